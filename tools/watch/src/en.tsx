@@ -1,7 +1,7 @@
 // All that the page says, in English. Another language is a table with the same keys: see tools/README.md.
 
 import type { ComponentChildren as Children } from "preact";
-import { Term } from "./words.tsx";
+import { Root, rich, Term } from "./words.tsx";
 
 export const en = {
   // ---- The page
@@ -29,18 +29,9 @@ export const en = {
   translate: "Translate",
   or: "Or:",
 
-  own: (
-    <>
-      Or see inside a model of your own, from the folder that <code>annotated train</code> wrote; it stays on
-      this computer:
-    </>
-  ),
-  ownModel: (folder: Children, layers: number, width: number, heads: number) => (
-    <>
-      The model is yours, from <b>{folder}</b>: {layers} + {layers} layers of width {width}, {heads} heads.
-      Where the page says English and German, read its two languages.
-    </>
-  ),
+  own: rich`Or see inside a model of your own, from the folder that ${<code>annotated train</code>} wrote; it stays on this computer:`,
+  ownModel: (folder: Children, layers: number, width: number, heads: number) =>
+    rich`The model is yours, from ${<b>{folder}</b>}: ${layers} + ${layers} layers of width ${width}, ${heads} heads. Where the page says English and German, read its two languages.`,
   openFolder: "Open a folder…",
   shippedModel: "Back to the shipped model",
   theFiles: "the files",
@@ -58,23 +49,11 @@ export const en = {
   temperatureOf: (temperature: string) => `a temperature of ${temperature}, for show`,
   wholeModel: "The whole model:",
   brokenFinds: (same: string) => ` Broken, it finds ${same}.`,
-  sure: (sure: string, typical: string, worst: Children, chance: string, chosen: boolean) => (
-    <>
-      <Term of="geometric mean" as="On average" /> the model gave each piece {sure}
-      {typical && ` (half of the captions that it was made for get more than ${typical})`}. It was least sure
-      of {worst}, {chance}
-      {chosen && ", which you chose"}.
-    </>
-  ),
+  sure: (sure: string, typical: string, worst: Children, chance: string, chosen: boolean) =>
+    rich`${<Term of="geometric mean" as="On average" />} the model gave each piece ${sure}${typical && ` (half of the captions that it was made for get more than ${typical})`}. It was least sure of ${worst}, ${chance}${chosen && ", which you chose"}.`,
   unsure: " Nine in ten captions get more: this is not what it was made for, do not trust it.",
-  composed: (words: Children, several: boolean, more: number) => (
-    <>
-      {" "}
-      Put together from pieces: {words}
-      {more > 0 && ` and ${more} more`}. {several ? "Such words" : "Such a word"} may not exist, or be the
-      wrong one.
-    </>
-  ),
+  composed: (words: Children, several: boolean, more: number) =>
+    rich` Put together from pieces: ${words}${more > 0 && ` and ${more} more`}. ${several ? "Such words" : "Such a word"} may not exist, or be the wrong one.`,
   comma: ", ",
   and: " and ",
 
@@ -97,7 +76,7 @@ export const en = {
       "A feed-forward network works on each token alone, and what a sub-layer computes is added to what it read.",
     mask: "The mask lets the decoder learn at all positions at once, without seeing the answer.",
     beam: "The decoder writes token by token; a beam search keeps several beginnings, as the likeliest may end badly.",
-    trained: (notebook: Children) => <>How such a model is trained: {notebook}.</>,
+    trained: (notebook: Children) => rich`How such a model is trained: ${notebook}.`,
   },
 
   // ---- What the stops ask and say
@@ -116,15 +95,7 @@ export const en = {
     embedding: {
       title: "Embedding",
       question: "How does a piece become numbers?",
-      text: (
-        <>
-          Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by{" "}
-          <span class="whole">
-            √<Term of="d_model" />,
-          </span>{" "}
-          so that the positions, added next, do not drown it.
-        </>
-      ),
+      text: rich`Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by ${<Root of="d_model" end="," />} so that the positions, added next, do not drown it.`,
     },
     positions: {
       title: "Positional encoding",
@@ -141,14 +112,7 @@ export const en = {
       tab: "q, k, v",
       title: (where: string) => `Queries, keys and values, ${where}`,
       question: "What do a query, a key and a value do?",
-      text: (
-        <>
-          A token's vector x is multiplied by three learned matrices. The <b class="query">query</b> says what
-          this token looks for. The <b class="key">key</b> says by what it can be found. The{" "}
-          <b class="value">value</b> is what it hands over to those who find it. Nobody told the model so:
-          these are the roles that the formula of attention, at the next stop, gives them.
-        </>
-      ),
+      text: rich`A token's vector x is multiplied by three learned matrices. The ${<b class="query">query</b>} says what this token looks for. The ${<b class="key">key</b>} says by what it can be found. The ${<b class="value">value</b>} is what it hands over to those who find it. Nobody told the model so: these are the roles that the formula of attention, at the next stop, gives them.`,
     },
     weights: {
       tab: "scores and weights",
@@ -159,37 +123,9 @@ export const en = {
         cross: "Where does the German meet the English?",
       },
       text: {
-        encoder: (
-          <>
-            Every English token may look at every other, before and behind. A token's query is compared with
-            every key by a dot product, its score; the softmax turns the scores into weights that sum to 1.
-            Before it they are scaled: a sum of d<sub>k</sub> products, some negative, is about √d<sub>k</sub>{" "}
-            times as large as one of them, so it is divided by{" "}
-            <span class="whole">
-              √<Term of="d_k" />.
-            </span>{" "}
-            Undivided, large scores give nearly all the weight to one token: the head then passes on a single
-            value, and in training the softmax has “extremely small <Term of="gradient" as="gradients" />
-            ”, so it hardly learns to look elsewhere.
-          </>
-        ),
-        decoder: (
-          <>
-            A German token may look at itself and at what was written before it. What comes later is masked:
-            its score becomes −∞, its weight 0. In training the whole German sentence is there at once, and
-            without the mask the model could copy its answer. The rest is as in the encoder: dot products of
-            the query with every key, divided by √d<sub>k</sub>, and a softmax.
-          </>
-        ),
-        cross: (
-          <>
-            Here the two languages meet: the query comes from the German written so far, keys and values from
-            the <Term of="memory" /> of the English. In the last layer a position looks for the English of the
-            token that it is about to write; in layers before it a head may still look for that of the token
-            just read. So each position has two names. The rest is as in the encoder: dot products of the
-            query with every key, divided by √d<sub>k</sub>, and a softmax.
-          </>
-        ),
+        encoder: rich`Every English token may look at every other, before and behind. A token's query is compared with every key by a dot product, its score; the softmax turns the scores into weights that sum to 1. Before it they are scaled: a sum of d${<sub>k</sub>} products, some negative, is about √d${<sub>k</sub>} times as large as one of them, so it is divided by ${<Root of="d_k" end="." />} Undivided, large scores give nearly all the weight to one token: the head then passes on a single value, and in training the softmax has “extremely small ${<Term of="gradient" as="gradients" />}”, so it hardly learns to look elsewhere.`,
+        decoder: rich`A German token may look at itself and at what was written before it. What comes later is masked: its score becomes −∞, its weight 0. In training the whole German sentence is there at once, and without the mask the model could copy its answer. The rest is as in the encoder: dot products of the query with every key, divided by √d${<sub>k</sub>}, and a softmax.`,
+        cross: rich`Here the two languages meet: the query comes from the German written so far, keys and values from the ${<Term of="memory" />} of the English. In the last layer a position looks for the English of the token that it is about to write; in layers before it a head may still look for that of the token just read. So each position has two names. The rest is as in the encoder: dot products of the query with every key, divided by √d${<sub>k</sub>}, and a softmax.`,
       },
       mask: ", with M = −∞ where a key comes later, 0 elsewhere",
       equation: ", equation 1",
@@ -207,13 +143,7 @@ export const en = {
         decoder: ["masked self-attention", "encoder-decoder attention", "the feed-forward network"],
       },
       question: "Why is the input added to the output?",
-      text: (
-        <>
-          A <Term of="sub-layer" /> does not replace a token's vector: what it computes is added to it, so
-          nothing is lost on the way up, and in training the <Term of="gradient" /> has a straight way down.
-          The norm then brings the sum back to one scale.
-        </>
-      ),
+      text: rich`A ${<Term of="sub-layer" />} does not replace a token's vector: what it computes is added to it, so nothing is lost on the way up, and in training the ${<Term of="gradient" />} has a straight way down. The norm then brings the sum back to one scale.`,
     },
     network: {
       title: "Feed-forward",
@@ -230,26 +160,13 @@ export const en = {
     probabilities: {
       title: "Linear and softmax",
       question: "How does it choose the next token?",
-      text: (
-        <>
-          The decoder's last vector is compared with the row of every piece in the same table that made the
-          embeddings: one <Term of="logit" /> each. The softmax makes them probabilities. Choose another
-          piece, and the translation goes on from it.
-        </>
-      ),
+      text: rich`The decoder's last vector is compared with the row of every piece in the same table that made the embeddings: one ${<Term of="logit" />} each. The softmax makes them probabilities. Choose another piece, and the translation goes on from it.`,
       vocabulary: "vocabulary",
     },
     beam: {
       title: "Beam search",
       question: "Why not simply take the likeliest token each time?",
-      text: (
-        <>
-          Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side
-          by side, as many as the beam is wide, and drops the others. With a beam of 1 it is{" "}
-          <Term of="greedy" />. Every further token makes a sentence less likely: to divide log P, which is
-          negative, by a penalty that grows with the length (in tokens, ‹end› too) makes up for it.
-        </>
-      ),
+      text: rich`Because a good beginning may lead to a bad end. The search keeps the few likeliest beginnings side by side, as many as the beam is wide, and drops the others. With a beam of 1 it is ${<Term of="greedy" />}. Every further token makes a sentence less likely: to divide log P, which is negative, by a penalty that grows with the length (in tokens, ‹end› too) makes up for it.`,
       equation: "score = log P / ((5 + length) / 6)",
     },
     breaking: {
@@ -316,11 +233,7 @@ export const en = {
     "In the strips a cell is a number: full colour where it is large and positive, grey (in the dark, sand) where it is large and negative. Each group of strips has a scale of its own, which stands below it. Point at a cell, or slide a finger along a strip, to read its numbers.",
   beyond: (count: number, largest: string) =>
     ` and beyond: ${count} of the numbers are larger, up to ${largest}`,
-  numberAt: (at: number, of: number, value: Children) => (
-    <>
-      number {at} of {of}: {value}
-    </>
-  ),
+  numberAt: (at: number, of: number, value: Children) => rich`number ${at} of ${of}: ${value}`,
   asTable: (name: string) => `${name}, as a table`,
   tooWide: {
     table: "The table is wider than this page: scroll it to the right →",
@@ -334,17 +247,13 @@ export const en = {
   colon: ": ",
   dotJoins: "A dot joins a piece to the one before it.",
   sourcePieces: {
-    count: (tokens: number, vocabulary: string) => (
-      <>
-        This sentence is <b>{tokens} tokens</b>: {tokens - 1} pieces from a table of {vocabulary}, and the end
-        symbol.
-      </>
-    ),
+    count: (tokens: number, vocabulary: string) =>
+      rich`This sentence is ${<b>{tokens} tokens</b>}: ${tokens - 1} pieces from a table of ${vocabulary}, and the end symbol.`,
     bytes: (count: number) =>
       ` ${count} of them are single bytes, because no piece holds their character: the captions that it learned from hardly ever had it.`,
     spelling:
       "A word's first piece holds the space before it (▁ in the notebooks). The number is the row of the table in which the piece is looked up.",
-    composed: (words: Children) => <>Put together from several pieces: {words}.</>,
+    composed: (words: Children) => rich`Put together from several pieces: ${words}.`,
     single: "Here each word is a single piece.",
     try: "A sentence with words that are put together:",
   },
@@ -363,12 +272,8 @@ export const en = {
   },
   positions: {
     name: "Embedding, position and their sum",
-    counted: (token: Children, at: number) => (
-      <>
-        Positions count from 0: {token} stands at {at}. Without them the decoder keeps some order, through its
-        causal mask.
-      </>
-    ),
+    counted: (token: Children, at: number) =>
+      rich`Positions count from 0: ${token} stands at ${at}. Without them the decoder keeps some order, through its causal mask.`,
     leaveOut: "Leave out the positions",
     try: "Two sentences made of the same pieces. With positions they mean opposite things; leave the positions out, and the model cannot tell one from the other:",
     waves: "The waves of all positions of this sentence",
@@ -384,32 +289,14 @@ export const en = {
     caption: (width: number) => `Over the ${width} numbers of this token`,
     mean: "mean",
     deviation: "standard deviation",
-    rescaled: (
-      <>
-        The norm brings the sum to mean 0 and standard deviation 1, then multiplies each number by a learned{" "}
-        <Term of="gain" /> and adds a learned shift: that is why its own <Term of="standard deviation" /> need
-        not be 1.
-      </>
-    ),
-    similar: (alike: Children) => (
-      <>
-        The <Term of="cosine similarity" /> of x and the sum is {alike}: at 1 the sum still points where x
-        did, at 0 nothing of that direction is left, below 0 it points away from it.
-      </>
-    ),
+    rescaled: rich`The norm brings the sum to mean 0 and standard deviation 1, then multiplies each number by a learned ${<Term of="gain" />} and adds a learned shift: that is why its own ${<Term of="standard deviation" />} need not be 1.`,
+    similar: (alike: Children) =>
+      rich`The ${<Term of="cosine similarity" />} of x and the sum is ${alike}: at 1 the sum still points where x did, at 0 nothing of that direction is left, below 0 it points away from it.`,
     leaveOut: "Leave out all residual connections",
   },
   network: {
-    fired: (token: string, fired: number, units: number, leftOut: boolean) => (
-      <>
-        For “{token}”,{" "}
-        <b>
-          {fired} of {units} units{" "}
-          {leftOut ? "would fire, but the network is left out" : fired === 1 ? "fires" : "fire"}
-        </b>
-        ; the <Term of="ReLU" /> has set the others to 0.
-      </>
-    ),
+    fired: (token: string, fired: number, units: number, leftOut: boolean) =>
+      rich`For “${token}”, ${<b>{`${fired} of ${units} units ${leftOut ? "would fire, but the network is left out" : fired === 1 ? "fires" : "fire"}`}</b>}; the ${<Term of="ReLU" />} has set the others to 0.`,
     strongest: (unit: number, value: string) => ` The strongest is unit ${unit}, with ${value}.`,
     name: "The units of this token",
     units: (count: number) => `${count} units`,
@@ -423,13 +310,8 @@ export const en = {
     adds: (count: number) => `What it adds to the token: ${count} numbers`,
     stripsName: "Feed-forward input, output and sum",
     output: "network(x)",
-    sizes: (input: string, output: Children, alike: Children, change: string) => (
-      <>
-        The largest number of x is {input} in size, the largest that the network gives {output}. The{" "}
-        <Term of="cosine similarity" /> of x and the sum is {alike}: {change} The norm, which comes next,
-        brings every sum to the same scale, however large it is.
-      </>
-    ),
+    sizes: (input: string, output: Children, alike: Children, change: string) =>
+      rich`The largest number of x is ${input} in size, the largest that the network gives ${output}. The ${<Term of="cosine similarity" />} of x and the sum is ${alike}: ${change} The norm, which comes next, brings every sum to the same scale, however large it is.`,
     nothing: "it is left out and adds nothing.",
     hardly: "the network hardly changes this token.",
     corrects: "the network corrects this token and leaves most of it as it was.",
@@ -441,15 +323,8 @@ export const en = {
     leaveAll: "Leave out all feed-forward networks, of encoder and decoder",
   },
   memory: {
-    all: (tokens: number, width: number, layers: number) => (
-      <>
-        <b>
-          {tokens} × {width} numbers
-        </b>{" "}
-        are all that the decoder will ever know of the English sentence. Each of its {layers} layers makes its
-        own keys and values of them, once.
-      </>
-    ),
+    all: (tokens: number, width: number, layers: number) =>
+      rich`${<b>{`${tokens} × ${width} numbers`}</b>} are all that the decoder will ever know of the English sentence. Each of its ${layers} layers makes its own keys and values of them, once.`,
     name: "The memory",
   },
 
@@ -463,44 +338,25 @@ export const en = {
     keysName: "The keys",
     values: (memory: boolean) => `The values${memory ? " of the memory" : ""}: `,
     valuesName: "The values",
-    said: (layer: number, head: number, who: Children, first: Children, second: Children, sums: string) => (
-      <>
-        In layer {layer}, head {head}, {who} gives {first}
-        {second && <> and {second}</>} ({sums}).
-      </>
-    ),
-    readsAndWrites: (reads: Children, writes: Children) => (
-      <>
-        the position that reads {reads} and writes {writes}
-      </>
-    ),
-    ofItsAttention: (share: string, key: Children) => (
-      <>
-        {share} of its attention to {key}
-      </>
-    ),
-    to: (share: string, key: Children) => (
-      <>
-        {share} to {key}
-      </>
-    ),
+    said: (layer: number, head: number, who: Children, first: Children, second: Children, sums: string) =>
+      rich`In layer ${layer}, head ${head}, ${who} gives ${first}${second && rich` and ${second}`} (${sums}).`,
+    readsAndWrites: (reads: Children, writes: Children) =>
+      rich`the position that reads ${reads} and writes ${writes}`,
+    ofItsAttention: (share: string, key: Children) => rich`${share} of its attention to ${key}`,
+    to: (share: string, key: Children) => rich`${share} to ${key}`,
     sums: (keys: number, hidden: number) =>
       `before rounding, all ${keys} weights sum to 1${
         hidden ? `; ${hidden} ${hidden === 1 ? "token is" : "tokens are"} still to come, and masked` : ""
       }`,
-    revealed: (share: Children) => <> To the keys that the mask hid from it, it now gives {share}.</>,
+    revealed: (share: Children) => rich` To the keys that the mask hid from it, it now gives ${share}.`,
     stepByStep: "The weights, step by step",
     caption: "One row of the attention weights, step by step. Choose a key to see its product.",
     key: "key",
     mask: "mask",
     weight: "softmax: the weight",
     wasHidden: "was hidden",
-    lastLayer: (layer: number, heads: number, writes: Children, most: Children, stop: boolean) => (
-      <>
-        In layer {layer}, on average over its {heads} heads, the position that writes {writes} gives {most}
-        {stop && "."}
-      </>
-    ),
+    lastLayer: (layer: number, heads: number, writes: Children, most: Children, stop: boolean) =>
+      rich`In layer ${layer}, on average over its ${heads} heads, the position that writes ${writes} gives ${most}${stop && "."}`,
     product: (query: string, key: string, value: string) => `One product: “${query}” · “${key}” = ${value}`,
     productName: "One product",
     products: (width: number) =>
@@ -511,11 +367,8 @@ export const en = {
     leaveMask: "Leave out the causal mask",
     computedBy: (name: string) => `Computed by ${name}`,
     allQueries: "All queries of this head at once",
-    headDoes: (head: number, layer: number, does: Children) => (
-      <>
-        Head {head} of layer {layer} in this sentence: {does}.
-      </>
-    ),
+    headDoes: (head: number, layer: number, does: Children) =>
+      rich`Head ${head} of layer ${layer} in this sentence: ${does}.`,
     readMap:
       "A row asks, a column answers; full colour is 100%, and each row sums to 100%. Click or tap a row to look at it above.",
     mapName: (layer: number, head: number) => `Attention weights, layer ${layer}, head ${head}`,
@@ -523,7 +376,7 @@ export const en = {
     readMaps: (query: string) =>
       `A row asks, a column answers. The row with the frame is “${query}”: click or tap another row to look at it. Below its number stands what a head does in this sentence.`,
     headNumber: (head: number) => `Head ${head}`,
-    mostTo: (key: Children) => <>this row: most to {key}</>,
+    mostTo: (key: Children) => rich`this row: most to ${key}`,
     handsOver: (head: number, width: number) =>
       `What head ${head} hands over: the values, weighted and summed (${width} numbers)`,
     outputName: "The head's output",
@@ -537,11 +390,7 @@ export const en = {
     output: "output",
     silence: (head: number, layer: number, width: number) =>
       `Silence head ${head} of layer ${layer}: its ${width} numbers become 0`,
-    looksAt: (query: string, key: string, share: Children) => (
-      <>
-        {query} looks at {key}: {share}
-      </>
-    ),
+    looksAt: (query: string, key: string, share: Children) => rich`${query} looks at ${key}: ${share}`,
     naming: "How a head gets its line",
     rules: (first: boolean, places: string) =>
       `The page counts rows${first ? ", without the first, whose only choice is itself" : ""}. A row counts for a place that gets more than half of its weight: ${places}. The place with the most rows is told, if these are at least half of all. Else the head is called sharp, if in at least half of the rows one token gets more than half of the weight; or spread, if in at least half of them no token gets more than a third. Else the page finds no pattern. ${
@@ -577,13 +426,8 @@ export const en = {
   // ---- Probabilities
 
   probabilities: {
-    said: (begun: Children, best: Children, chance: string, written: Children, because: string) => (
-      <>
-        After having written {begun ?? "nothing"}, the model gives the highest probability to {best}, {chance}
-        . It wrote {written}
-        {because}
-      </>
-    ),
+    said: (begun: Children, best: Children, chance: string, written: Children, because: string) =>
+      rich`After having written ${begun ?? "nothing"}, the model gives the highest probability to ${best}, ${chance}. It wrote ${written}${because}`,
     asExpected: ".",
     chosen: ", because you chose it.",
     forbidden: ", because the search never takes the other.",
@@ -596,9 +440,9 @@ export const en = {
     probability: "probability",
     instead: "write it instead",
     written: "written",
-    write: (piece: Children) => <>Write {piece}</>,
+    write: (piece: Children) => rich`Write ${piece}`,
     rest: (pieces: string, share: string) => `The other ${pieces} pieces share ${share}. `,
-    begun: (begun: Children) => <>You made the translation begin with {begun}.</>,
+    begun: (begun: Children) => rich`You made the translation begin with ${begun}.`,
     again: "Let the model choose again",
     temperatureTitle: "Temperature of the softmax, for show",
     temperature: "Temperature",

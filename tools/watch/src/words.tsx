@@ -1,10 +1,15 @@
 // Words of the field, each with what it means: on the mouse's resting on it, and on a click, a tap, or a key.
 
-import { Fragment } from "preact";
+import { type ComponentChildren, Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { type Texts, texts } from "./language.ts";
 
 export type Word = keyof Texts["meanings"];
+
+// A sentence with elements in it: rich`${<b>two</b>} tokens`.
+export function rich(texts: TemplateStringsArray, ...parts: ComponentChildren[]) {
+  return <>{texts.map((text, i) => [text, parts[i]])}</>;
+}
 
 export const Below = ({ of }: { of: string }) => {
   const [letter, below] = of.split("_");
@@ -33,6 +38,14 @@ export function Term({ of, as }: { of: Word; as?: string }) {
     </>
   );
 }
+
+// Its square root, which no line's end cuts from what stands after it.
+export const Root = ({ of, end }: { of: Word; end?: string }) => (
+  <span class="whole">
+    √<Term of={of} />
+    {end}
+  </span>
+);
 
 // A shape with its sizes explained.
 export const Shape = ({ text }: { text: string }) =>

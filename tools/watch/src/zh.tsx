@@ -1,7 +1,7 @@
 // 页面的全部文字，简体中文。键与 en.tsx 相同；模型读写的句子不在此列。
 
 import type { Texts } from "./language.ts";
-import { Term } from "./words.tsx";
+import { Root, rich, Term } from "./words.tsx";
 
 export const zh: Texts = {
   // ---- The page
@@ -28,17 +28,9 @@ export const zh: Texts = {
   translate: "翻译",
   or: "或者试试：",
 
-  own: (
-    <>
-      也可以打开你自己的模型，即 <code>annotated train</code> 写出的文件夹；文件只在本机读取，不会上传：
-    </>
-  ),
-  ownModel: (folder, layers, width, heads) => (
-    <>
-      当前是你自己的模型，来自 <b>{folder}</b>：编码器和解码器各 {layers} 层，宽度 {width}，{heads}{" "}
-      个头。页面中所说的“英语”和“德语”，请理解为它的源语言和目标语言。
-    </>
-  ),
+  own: rich`也可以打开你自己的模型，即 ${<code>annotated train</code>} 写出的文件夹；文件只在本机读取，不会上传：`,
+  ownModel: (folder, layers, width, heads) =>
+    rich`当前是你自己的模型，来自 ${<b>{folder}</b>}：编码器和解码器各 ${layers} 层，宽度 ${width}，${heads} 个头。页面中所说的“英语”和“德语”，请理解为它的源语言和目标语言。`,
   openFolder: "打开文件夹…",
   shippedModel: "换回自带的模型",
   theFiles: "这些文件",
@@ -56,21 +48,11 @@ export const zh: Texts = {
   temperatureOf: (temperature) => `温度为 ${temperature}（仅作演示）`,
   wholeModel: "完整的模型：",
   brokenFinds: (same) => `去掉之后，${same}。`,
-  sure: (sure, typical, worst, chance, chosen) => (
-    <>
-      模型给每个子词的概率
-      <Term of="geometric mean" as="平均" />为 {sure}
-      {typical && `（在它所针对的图片描述中，有一半高于 ${typical}）`}。它最没把握的是 {worst}，只有 {chance}
-      {chosen && "，而这是你选的"}。
-    </>
-  ),
+  sure: (sure, typical, worst, chance, chosen) =>
+    rich`模型给每个子词的概率${<Term of="geometric mean" as="平均" />}为 ${sure}${typical && `（在它所针对的图片描述中，有一半高于 ${typical}）`}。它最没把握的是 ${worst}，只有 ${chance}${chosen && "，而这是你选的"}。`,
   unsure: "十句图片描述中有九句高于这个值：这类句子超出了模型的训练范围，译文不可信。",
-  composed: (words, several, more) => (
-    <>
-      由子词拼成：{words}
-      {more > 0 && ` 等，另有 ${more} 个`}。{several ? "这样的词" : "这个词"}可能并不存在，也可能用错。
-    </>
-  ),
+  composed: (words, several, more) =>
+    rich`由子词拼成：${words}${more > 0 && ` 等，另有 ${more} 个`}。${several ? "这样的词" : "这个词"}可能并不存在，也可能用错。`,
   comma: "、",
   and: "，",
 
@@ -91,7 +73,7 @@ export const zh: Texts = {
     network: "前馈网络对每个词元单独计算；每个子层的输出都加到它的输入上。",
     mask: "有了掩码，解码器可以同时在所有位置上学习，而看不到答案。",
     beam: "解码器逐个写出词元；最可能的开头未必有好的结尾，所以束搜索同时保留几个开头。",
-    trained: (notebook) => <>这样的模型是怎样训练出来的：{notebook}。</>,
+    trained: (notebook) => rich`这样的模型是怎样训练出来的：${notebook}。`,
   },
 
   // ---- What the stops ask and say
@@ -110,15 +92,7 @@ export const zh: Texts = {
     embedding: {
       title: "嵌入",
       question: "子词怎样变成数字？",
-      text: (
-        <>
-          每个子词在一张表里对应一行学到的数，这就是它的嵌入（embedding）。这一行要先乘以{" "}
-          <span class="whole">
-            √<Term of="d_model" />
-          </span>
-          ，以免被接下来加上的位置编码淹没。
-        </>
-      ),
+      text: rich`每个子词在一张表里对应一行学到的数，这就是它的嵌入（embedding）。这一行要先乘以 ${<Root of="d_model" />}，以免被接下来加上的位置编码淹没。`,
     },
     positions: {
       title: "位置编码",
@@ -135,13 +109,7 @@ export const zh: Texts = {
       tab: "q、k、v",
       title: (where) => `查询、键和值：${where}`,
       question: "查询、键和值各做什么？",
-      text: (
-        <>
-          词元的向量 x 分别乘以三个学到的矩阵。<b class="query">查询</b>（query）说明这个词元在找什么，
-          <b class="key">键</b>（key）说明它凭什么被找到，<b class="value">值</b>
-          （value）是它交给查找者的内容。没有人这样教过模型：这些角色是由下一站的注意力公式赋予的。
-        </>
-      ),
+      text: rich`词元的向量 x 分别乘以三个学到的矩阵。${<b class="query">查询</b>}（query）说明这个词元在找什么，${<b class="key">键</b>}（key）说明它凭什么被找到，${<b class="value">值</b>}（value）是它交给查找者的内容。没有人这样教过模型：这些角色是由下一站的注意力公式赋予的。`,
     },
     weights: {
       tab: "分数和权重",
@@ -152,38 +120,9 @@ export const zh: Texts = {
         cross: "德语和英语在哪里相遇？",
       },
       text: {
-        encoder: (
-          <>
-            每个英语词元都可以看其他所有词元，不论前后。词元的查询与每个键做点积（dot
-            product），得到分数；softmax 把分数变成总和为 1 的权重。在此之前要先缩放：d<sub>k</sub>{" "}
-            个乘积有正有负，它们的和大约是单个乘积的 √d
-            <sub>k</sub> 倍，所以要除以{" "}
-            <span class="whole">
-              √<Term of="d_k" />
-            </span>
-            。如果不除，过大的分数会使几乎全部权重落在一个词元上：这个头就只传递一个值；训练时 softmax 的
-            <Term of="gradient" as="梯度" />
-            会变得“极小”（论文原文：extremely small gradients），于是很难学会往别处看。
-          </>
-        ),
-        decoder: (
-          <>
-            德语词元可以看自己，也可以看在它之前写出的词元。后面的内容用掩码（mask）遮住：分数变成
-            −∞，权重变成
-            0。训练时整个德语句子都在眼前，没有掩码，模型就可以照抄答案。其余与编码器相同：查询与每个键做点积，除以
-            √d
-            <sub>k</sub>，再做 softmax。
-          </>
-        ),
-        cross: (
-          <>
-            两种语言在这里相遇：查询来自已经写出的德语，键和值来自英语的
-            <Term of="memory" as="记忆" />
-            （memory）。在最后一层，每个位置寻找的是它将要写出的词元所对应的英语；在前面的层里，头也可能还在找刚刚读入的那个词元所对应的英语。因此每个位置有两个名字。其余与编码器相同：查询与每个键做点积，除以
-            √d
-            <sub>k</sub>，再做 softmax。
-          </>
-        ),
+        encoder: rich`每个英语词元都可以看其他所有词元，不论前后。词元的查询与每个键做点积（dot product），得到分数；softmax 把分数变成总和为 1 的权重。在此之前要先缩放：d${<sub>k</sub>} 个乘积有正有负，它们的和大约是单个乘积的 √d${<sub>k</sub>} 倍，所以要除以 ${<Root of="d_k" />}。如果不除，过大的分数会使几乎全部权重落在一个词元上：这个头就只传递一个值；训练时 softmax 的${<Term of="gradient" as="梯度" />}会变得“极小”（论文原文：extremely small gradients），于是很难学会往别处看。`,
+        decoder: rich`德语词元可以看自己，也可以看在它之前写出的词元。后面的内容用掩码（mask）遮住：分数变成 −∞，权重变成 0。训练时整个德语句子都在眼前，没有掩码，模型就可以照抄答案。其余与编码器相同：查询与每个键做点积，除以 √d${<sub>k</sub>}，再做 softmax。`,
+        cross: rich`两种语言在这里相遇：查询来自已经写出的德语，键和值来自英语的${<Term of="memory" as="记忆" />}（memory）。在最后一层，每个位置寻找的是它将要写出的词元所对应的英语；在前面的层里，头也可能还在找刚刚读入的那个词元所对应的英语。因此每个位置有两个名字。其余与编码器相同：查询与每个键做点积，除以 √d${<sub>k</sub>}，再做 softmax。`,
       },
       mask: "，其中 M 在键位于后面时为 −∞，否则为 0",
       equation: "，公式 1",
@@ -201,15 +140,7 @@ export const zh: Texts = {
         decoder: ["带掩码的自注意力", "编码器-解码器注意力", "前馈网络"],
       },
       question: "为什么要把输入加到输出上？",
-      text: (
-        <>
-          <Term of="sub-layer" as="子层" />
-          （sub-layer）并不替换词元的向量，而是把算出的结果加上去，这就是残差连接（residual
-          connection）：向上的途中什么也不会丢失，训练时
-          <Term of="gradient" as="梯度" />
-          也有一条直通的路。随后，层归一化（layer normalization）让相加的结果回到统一的尺度。
-        </>
-      ),
+      text: rich`${<Term of="sub-layer" as="子层" />}（sub-layer）并不替换词元的向量，而是把算出的结果加上去，这就是残差连接（residual connection）：向上的途中什么也不会丢失，训练时${<Term of="gradient" as="梯度" />}也有一条直通的路。随后，层归一化（layer normalization）让相加的结果回到统一的尺度。`,
     },
     network: {
       title: "前馈网络",
@@ -226,26 +157,13 @@ export const zh: Texts = {
     probabilities: {
       title: "线性层和 softmax",
       question: "它怎样选出下一个词元？",
-      text: (
-        <>
-          解码器最后的向量与嵌入表中每个子词的那一行做比较，每个子词得到一个 <Term of="logit" />
-          。softmax 把它们变成概率。选另一个子词，翻译就从那里继续。
-        </>
-      ),
+      text: rich`解码器最后的向量与嵌入表中每个子词的那一行做比较，每个子词得到一个 ${<Term of="logit" />}。softmax 把它们变成概率。选另一个子词，翻译就从那里继续。`,
       vocabulary: "词表大小",
     },
     beam: {
       title: "束搜索",
       question: "为什么不每次都取最可能的词元？",
-      text: (
-        <>
-          因为好的开头可能导致坏的结尾。束搜索（beam
-          search）并排保留几个最可能的开头，束有多宽就保留几个，其余的舍弃。束宽为 1 时就是
-          <Term of="greedy" as="贪心搜索" />
-          。每多写一个词元，句子的概率都会变小：log P 是负数，把它除以一个随长度（以词元计，包括
-          ‹结束›）增大的惩罚项，可以弥补这一点。
-        </>
-      ),
+      text: rich`因为好的开头可能导致坏的结尾。束搜索（beam search）并排保留几个最可能的开头，束有多宽就保留几个，其余的舍弃。束宽为 1 时就是${<Term of="greedy" as="贪心搜索" />}。每多写一个词元，句子的概率都会变小：log P 是负数，把它除以一个随长度（以词元计，包括 ‹结束›）增大的惩罚项，可以弥补这一点。`,
       equation: "分数 = log P / ((5 + 长度) / 6)",
     },
     breaking: {
@@ -308,11 +226,7 @@ export const zh: Texts = {
   strips:
     "色带中每一格是一个数：大的正数颜色饱满，绝对值大的负数为灰色（深色模式下为沙色）。每组色带有自己的标尺，写在下方。把鼠标指向一格，或用手指沿着色带滑动，可以读出其中的数。",
   beyond: (count, largest) => `，另有 ${count} 个数超出此范围，最大为 ${largest}`,
-  numberAt: (at, of, value) => (
-    <>
-      第 {at} 个数（共 {of} 个）：{value}
-    </>
-  ),
+  numberAt: (at, of, value) => rich`第 ${at} 个数（共 ${of} 个）：${value}`,
   asTable: (name) => `${name}（表格）`,
   tooWide: {
     table: "表格比页面宽：请向右滚动 →",
@@ -326,16 +240,12 @@ export const zh: Texts = {
   colon: "：",
   dotJoins: "圆点表示该子词与前一个子词相连。",
   sourcePieces: {
-    count: (tokens, vocabulary) => (
-      <>
-        这个句子有 <b>{tokens} 个词元</b>（token）：{tokens - 1} 个子词，取自 {vocabulary}{" "}
-        个子词的表，再加上结束符。
-      </>
-    ),
+    count: (tokens, vocabulary) =>
+      rich`这个句子有 ${<b>{tokens} 个词元</b>}（token）：${tokens - 1} 个子词，取自 ${vocabulary} 个子词的表，再加上结束符。`,
     bytes: (count) =>
       `其中 ${count} 个是单个字节，因为没有子词包含它们的字符：模型学习的图片描述里几乎没有出现过。`,
     spelling: "单词的第一个子词含有它前面的空格（笔记本中写作 ▁）。数字是查表时子词所在的行号。",
-    composed: (words) => <>由几个子词拼成的词：{words}。</>,
+    composed: (words) => rich`由几个子词拼成的词：${words}。`,
     single: "这里每个单词都是一个完整的子词。",
     try: "含有由子词拼成的词的句子：",
   },
@@ -352,11 +262,8 @@ export const zh: Texts = {
   },
   positions: {
     name: "嵌入、位置编码及其和",
-    counted: (token, at) => (
-      <>
-        位置从 0 开始数：{token} 在位置 {at}。没有位置编码，解码器仍然能通过因果掩码保留一些顺序。
-      </>
-    ),
+    counted: (token, at) =>
+      rich`位置从 0 开始数：${token} 在位置 ${at}。没有位置编码，解码器仍然能通过因果掩码保留一些顺序。`,
     leaveOut: "去掉位置编码",
     try: "下面两个句子由相同的子词组成。有位置编码时，它们意思相反；去掉位置编码，模型就分不清哪个是哪个：",
     waves: "这个句子所有位置的波",
@@ -372,34 +279,14 @@ export const zh: Texts = {
     caption: (width) => `这个词元的 ${width} 个数`,
     mean: "平均值",
     deviation: "标准差",
-    rescaled: (
-      <>
-        层归一化先使相加的和平均值为 0、标准差为 1，再把每个数乘以学到的
-        <Term of="gain" as="增益" />
-        ，并加上学到的偏移：所以结果的
-        <Term of="standard deviation" as="标准差" />
-        不一定是 1。
-      </>
-    ),
-    similar: (alike) => (
-      <>
-        x 与和的
-        <Term of="cosine similarity" as="余弦相似度" />为 {alike}：为 1 时，和的方向仍与 x 相同；为 0
-        时，原来的方向已不剩；小于 0 时，则偏向相反的方向。
-      </>
-    ),
+    rescaled: rich`层归一化先使相加的和平均值为 0、标准差为 1，再把每个数乘以学到的${<Term of="gain" as="增益" />}，并加上学到的偏移：所以结果的${<Term of="standard deviation" as="标准差" />}不一定是 1。`,
+    similar: (alike) =>
+      rich`x 与和的${<Term of="cosine similarity" as="余弦相似度" />}为 ${alike}：为 1 时，和的方向仍与 x 相同；为 0 时，原来的方向已不剩；小于 0 时，则偏向相反的方向。`,
     leaveOut: "去掉所有残差连接",
   },
   network: {
-    fired: (token, fired, units, leftOut) => (
-      <>
-        对于“{token}”，
-        <b>
-          {units} 个单元中{leftOut ? `本来会有 ${fired} 个激活，但网络已去掉` : `有 ${fired} 个激活`}
-        </b>
-        ；其余的被 <Term of="ReLU" /> 置为 0。
-      </>
-    ),
+    fired: (token, fired, units, leftOut) =>
+      rich`对于“${token}”，${<b>{`${units} 个单元中${leftOut ? `本来会有 ${fired} 个激活，但网络已去掉` : `有 ${fired} 个激活`}`}</b>}；其余的被 ${<Term of="ReLU" />} 置为 0。`,
     strongest: (unit, value) => `最强的是第 ${unit} 个单元，值为 ${value}。`,
     name: "这个词元的各个单元",
     units: (count) => `${count} 个单元`,
@@ -412,13 +299,8 @@ export const zh: Texts = {
     adds: (count) => `加到词元上的内容：${count} 个数`,
     stripsName: "前馈网络的输入、输出及其和",
     output: "网络(x)",
-    sizes: (input, output, alike, change) => (
-      <>
-        x 中绝对值最大的数是 {input}，网络给出的最大的是 {output}。x 与和的
-        <Term of="cosine similarity" as="余弦相似度" />为 {alike}：{change}
-        接下来的层归一化会把每个和带回同样的尺度，不论它有多大。
-      </>
-    ),
+    sizes: (input, output, alike, change) =>
+      rich`x 中绝对值最大的数是 ${input}，网络给出的最大的是 ${output}。x 与和的${<Term of="cosine similarity" as="余弦相似度" />}为 ${alike}：${change}接下来的层归一化会把每个和带回同样的尺度，不论它有多大。`,
     nothing: "网络已去掉，什么也没有加。",
     hardly: "网络几乎没有改变这个词元。",
     corrects: "网络修正了这个词元，大部分保持原样。",
@@ -430,14 +312,8 @@ export const zh: Texts = {
     leaveAll: "去掉编码器和解码器的所有前馈网络",
   },
   memory: {
-    all: (tokens, width, layers) => (
-      <>
-        <b>
-          {tokens} × {width} 个数
-        </b>
-        ，就是解码器对这个英语句子所知的全部。解码器的 {layers} 层各自由此算出自己的键和值，只算一次。
-      </>
-    ),
+    all: (tokens, width, layers) =>
+      rich`${<b>{`${tokens} × ${width} 个数`}</b>}，就是解码器对这个英语句子所知的全部。解码器的 ${layers} 层各自由此算出自己的键和值，只算一次。`,
     name: "记忆",
   },
 
@@ -451,41 +327,22 @@ export const zh: Texts = {
     keysName: "键",
     values: (memory) => (memory ? "记忆的值：" : "值："),
     valuesName: "值",
-    said: (layer, head, who, first, second, sums) => (
-      <>
-        在第 {layer} 层第 {head} 个头中，{who} 把注意力的 {first}
-        {second && <>，{second}</>}（{sums}）。
-      </>
-    ),
-    readsAndWrites: (reads, writes) => (
-      <>
-        位置 {reads} → {writes}
-      </>
-    ),
-    ofItsAttention: (share, key) => (
-      <>
-        {share} 给 {key}
-      </>
-    ),
-    to: (share, key) => (
-      <>
-        {share} 给 {key}
-      </>
-    ),
+    said: (layer, head, who, first, second, sums) =>
+      rich`在第 ${layer} 层第 ${head} 个头中，${who} 把注意力的 ${first}${second && rich`，${second}`}（${sums}）。`,
+    readsAndWrites: (reads, writes) => rich`位置 ${reads} → ${writes}`,
+    ofItsAttention: (share, key) => rich`${share} 给 ${key}`,
+    to: (share, key) => rich`${share} 给 ${key}`,
     sums: (keys, hidden) =>
       `四舍五入之前，${keys} 个权重之和为 1${hidden ? `；还有 ${hidden} 个词元在后面，被掩码遮住` : ""}`,
-    revealed: (share) => <>掩码本来遮住的键，现在共得到 {share}。</>,
+    revealed: (share) => rich`掩码本来遮住的键，现在共得到 ${share}。`,
     stepByStep: "逐步计算权重",
     caption: "注意力权重中的一行，逐步计算。选一个键，可以看它的点积。",
     key: "键",
     mask: "掩码",
     weight: "softmax：权重",
     wasHidden: "原被遮住",
-    lastLayer: (layer, heads, writes, most) => (
-      <>
-        在第 {layer} 层，{heads} 个头平均下来，写出 {writes} 的位置把注意力的 {most}。
-      </>
-    ),
+    lastLayer: (layer, heads, writes, most) =>
+      rich`在第 ${layer} 层，${heads} 个头平均下来，写出 ${writes} 的位置把注意力的 ${most}。`,
     product: (query, key, value) => `一个点积：“${query}” · “${key}” = ${value}`,
     productName: "一个点积",
     products: (width) => `查询的 ${width} 个数乘以键的 ${width} 个数。两者都大且同号时，点积就变大。`,
@@ -495,18 +352,14 @@ export const zh: Texts = {
     leaveMask: "去掉因果掩码",
     computedBy: (name) => `由 ${name} 计算`,
     allQueries: "这个头的所有查询",
-    headDoes: (head, layer, does) => (
-      <>
-        在这个句子中，第 {layer} 层第 {head} 个头：{does}。
-      </>
-    ),
+    headDoes: (head, layer, does) => rich`在这个句子中，第 ${layer} 层第 ${head} 个头：${does}。`,
     readMap: "行是查询，列是键；颜色最满为 100%，每行之和为 100%。点击一行，可以在上面查看它。",
     mapName: (layer, head) => `注意力权重，第 ${layer} 层第 ${head} 个头`,
     headMapName: (head) => `第 ${head} 个头的注意力权重`,
     readMaps: (query) =>
       `行是查询，列是键。带框的一行是“${query}”：点击别的行可以查看它。每个头的编号下面，写着它在这个句子中做什么。`,
     headNumber: (head) => `头 ${head}`,
-    mostTo: (key) => <>这一行最看重 {key}</>,
+    mostTo: (key) => rich`这一行最看重 ${key}`,
     handsOver: (head, width) => `第 ${head} 个头交出的内容：值的加权和（${width} 个数）`,
     outputName: "这个头的输出",
     silenced: "已屏蔽",
@@ -517,11 +370,7 @@ export const zh: Texts = {
     sideBySideName: "拼接后的各个头和输出",
     output: "输出",
     silence: (head, layer, width) => `屏蔽第 ${layer} 层第 ${head} 个头：它的 ${width} 个数变成 0`,
-    looksAt: (query, key, share) => (
-      <>
-        {query} 看 {key}：{share}
-      </>
-    ),
+    looksAt: (query, key, share) => rich`${query} 看 ${key}：${share}`,
     naming: "这句说明是怎样得出的",
     rules: (first, places) =>
       `页面按行计数${first ? "，第一行除外，因为它只能看自己" : ""}。如果某个目标得到一行一半以上的权重，这一行就计入该目标：${places}。计入行数最多的目标，如果至少占全部的一半，就写出来。否则，如果至少一半的行里有一个词元得到一半以上的权重，就称为“集中”；如果至少一半的行里没有词元超过三分之一，就称为“分散”。再否则，页面就没有找到规律。没有东西可取的头常常停在${
@@ -556,13 +405,8 @@ export const zh: Texts = {
   // ---- Probabilities
 
   probabilities: {
-    said: (begun, best, chance, written, because) => (
-      <>
-        {begun ? <>写出 {begun} 之后</> : "什么都还没写时"}，模型认为概率最高的是 {best}，{chance}。它写出了{" "}
-        {written}
-        {because}
-      </>
-    ),
+    said: (begun, best, chance, written, because) =>
+      rich`${begun ? rich`写出 ${begun} 之后` : "什么都还没写时"}，模型认为概率最高的是 ${best}，${chance}。它写出了 ${written}${because}`,
     asExpected: "。",
     chosen: "，因为这是你选的。",
     forbidden: "，因为搜索从不取前者。",
@@ -575,9 +419,9 @@ export const zh: Texts = {
     probability: "概率",
     instead: "换成它",
     written: "已写出",
-    write: (piece) => <>写 {piece}</>,
+    write: (piece) => rich`写 ${piece}`,
     rest: (pieces, share) => `其余 ${pieces} 个子词共占 ${share}。`,
-    begun: (begun) => <>你让译文以{begun}开头。</>,
+    begun: (begun) => rich`你让译文以${begun}开头。`,
     again: "让模型重新选择",
     temperatureTitle: "softmax 的温度（仅作演示）",
     temperature: "温度",
