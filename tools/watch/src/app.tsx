@@ -1,9 +1,8 @@
 // The page: a sentence, its translation, the map, and the station at hand.
 
-import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
-import { Choice, Legend, percent, spelled } from "./drawing.tsx";
+import { Button, Choice, Legend, listed, percent, spelled } from "./drawing.tsx";
 import { readFolder } from "./folder.ts";
 import { LANGUAGES, speak, texts } from "./language.ts";
 import { FigureOne } from "./map.tsx";
@@ -159,15 +158,9 @@ export function App({ setting }: { setting: Setting }) {
     <>
       <p class="languages" role="group" aria-label={texts.languages}>
         {Object.entries(LANGUAGES).map(([code, { language }]) => (
-          <button
-            key={code}
-            type="button"
-            lang={code}
-            aria-pressed={code === texts.code}
-            onClick={() => choose({ language: code })}
-          >
+          <Button key={code} lang={code} on={code === texts.code} onClick={() => choose({ language: code })}>
             {language}
-          </button>
+          </Button>
         ))}
       </p>
       <Sentence state={state} choose={choose} examples={own ? null : setting.examples} />
@@ -187,26 +180,30 @@ export function App({ setting }: { setting: Setting }) {
           {computing && <span>{texts.computing}</span>}
         </p>
       </div>
-      <Translation view={view} trouble={trouble} typical={own ? undefined : setting.sure} />
+      <section class={computing ? "translation computing" : "translation"} aria-label={texts.translation}>
+        <p class="trouble" role="status">
+          {trouble}
+        </p>
+        {view && <Told view={view} typical={own ? undefined : setting.sure} />}
+      </section>
       <div class={computing ? "see computing" : "see"}>
         <nav id="map" aria-label={texts.map}>
           <p class="small">
             {texts.chooseBox}{" "}
-            <button type="button" class="on" onClick={toStation}>
+            <Button class="on" onClick={toStation}>
               {texts.onWithTour}
-            </button>
+            </Button>
           </p>
           <FigureOne view={view} />
         </nav>
         <main id="station">
-          {view ? <Station view={view} series={setting.series} /> : !trouble && <Loading />}
+          {view && <Station view={view} series={setting.series} />}
+          {!view && !trouble && <p class="loading">{texts.loading}</p>}
         </main>
       </div>
     </>
   );
 }
-
-const Loading = () => <p class="loading">{texts.loading}</p>;
 
 const toStation = () => document.getElementById("station")?.scrollIntoView();
 
@@ -254,9 +251,9 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] | n
         <p class="examples">
           {texts.or}{" "}
           {examples.map((example) => (
-            <button key={example} type="button" onClick={() => begin(example)}>
+            <Button key={example} onClick={() => begin(example)}>
               {example}
-            </button>
+            </Button>
           ))}
         </p>
       )}
@@ -289,32 +286,14 @@ function Own(props: {
     <div class="own">
       <p>
         {folder === null ? texts.own : texts.ownModel(folder, model.N, model.d_model, model.h)}{" "}
-        <button type="button" onClick={() => input.current?.click()}>
-          {texts.openFolder}
-        </button>{" "}
-        {folder !== null && (
-          <button type="button" onClick={onShipped}>
-            {texts.shippedModel}
-          </button>
-        )}
+        <Button onClick={() => input.current?.click()}>{texts.openFolder}</Button>{" "}
+        {folder !== null && <Button onClick={onShipped}>{texts.shippedModel}</Button>}
       </p>
       <input ref={input} type="file" {...FOLDER} multiple hidden onChange={open} />
       <p class="refused" role="status">
         {refused}
       </p>
     </div>
-  );
-}
-
-function Translation(props: { view: View | null; trouble: string; typical: Setting["sure"] }) {
-  const { view, trouble, typical } = props;
-  return (
-    <section class={view?.computing ? "translation computing" : "translation"} aria-label={texts.translation}>
-      <p class="trouble" role="status">
-        {trouble}
-      </p>
-      {view && <Told view={view} typical={typical} />}
-    </section>
   );
 }
 
@@ -337,9 +316,7 @@ function Now({ view }: { view: View }) {
       {changes.length > 0 && (
         <p class="changed">
           <b>{texts.changed}</b> {texts.changes(changes)}{" "}
-          <button type="button" onClick={() => choose(UNCHANGED)}>
-            {texts.reset}
-          </button>
+          <Button onClick={() => choose(UNCHANGED)}>{texts.reset}</Button>
         </p>
       )}
     </>
@@ -375,12 +352,7 @@ function Told({ view, typical }: { view: View; typical: Setting["sure"] }) {
         {composed.length > 0 && (
           <span class="composed">
             {texts.composed(
-              composed.slice(0, MANY).map((word, i) => (
-                <span key={i}>
-                  {i > 0 && texts.comma}
-                  <b lang="de">{word.join("·")}</b>
-                </span>
-              )),
+              listed(composed.slice(0, MANY).map((word) => <b lang="de">{word.join("·")}</b>)),
               composed.length > 1,
               composed.length - MANY,
             )}
@@ -422,14 +394,9 @@ function Station({ view, series }: { view: View; series?: string }) {
         {stop.tabs && (
           <div class="tabs" role="group" aria-label={texts.stepsOfAttention}>
             {stop.tabs.map(([id, step]) => (
-              <button
-                key={id}
-                type="button"
-                aria-pressed={id === stop.id}
-                onClick={() => choose(goingTo(id, stop.id))}
-              >
+              <Button key={id} on={id === stop.id} onClick={() => choose(goingTo(id, stop.id))}>
                 {texts.stops[step].tab}
-              </button>
+              </Button>
             ))}
           </div>
         )}
@@ -459,29 +426,20 @@ function Station({ view, series }: { view: View; series?: string }) {
       {!after && <Known series={series} />}
       <footer>
         {before && (
-          <Step view={view} to={before} class="previous">
+          <Button class="previous" onClick={() => choose(goingTo(before, stop.id))}>
             ← {beside ? texts.backToStop(at + 1) : texts.back}
-          </Step>
+          </Button>
         )}
-        <button type="button" class="map" onClick={() => document.getElementById("map")?.scrollIntoView()}>
+        <Button class="map" onClick={() => document.getElementById("map")?.scrollIntoView()}>
           {texts.map}
-        </button>
+        </Button>
         {after && (
-          <Step view={view} to={after} class="next">
+          <Button class="next" onClick={() => choose(goingTo(after, stop.id))}>
             {STOPS.get(after)?.words().question}&nbsp;→
-          </Step>
+          </Button>
         )}
       </footer>
     </article>
-  );
-}
-
-function Step(props: { view: View; to: string; class: string; children: ComponentChildren }) {
-  const { view, to, children } = props;
-  return (
-    <button type="button" class={props.class} onClick={() => view.choose(goingTo(to, view.state.stop))}>
-      {children}
-    </button>
   );
 }
 
@@ -496,14 +454,7 @@ const Known = ({ series }: { series?: string }) => (
       {(Object.keys(KNOWN) as (keyof typeof KNOWN)[]).map((what) => (
         <li key={what}>
           {texts.known[what]}{" "}
-          <small>
-            {KNOWN[what].map((name, i) => (
-              <Fragment key={name}>
-                {i > 0 && texts.comma}
-                <Notebook name={name} series={series} />
-              </Fragment>
-            ))}
-          </small>
+          <small>{listed(KNOWN[what].map((name) => <Notebook name={name} series={series} />))}</small>
         </li>
       ))}
     </ul>

@@ -4,9 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import { Leave } from "./breaking.tsx";
 import {
   Bar,
+  Button,
   Fold,
+  Head,
   type Hue,
   type Labelled,
+  listed,
   percent,
   Scrolls,
   Strips,
@@ -140,31 +143,24 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
       <Scrolls name={said.stepByStep}>
         <table class="weighing">
           <caption>{said.caption}</caption>
-          <thead>
-            <tr>
-              <th scope="col" class="key">
-                {said.key}
-              </th>
-              <th scope="col">
+          <Head
+            columns={[
+              <span class="key">{said.key}</span>,
+              <>
                 <i class="query">q</i> · <i class="key">k</i>
-              </th>
-              <th scope="col">{scaled ? `÷ √${width}` : <s>÷ √{width}</s>}</th>
-              {masks && <th scope="col">{said.mask}</th>}
-              <th scope="col">{said.weight}</th>
-            </tr>
-          </thead>
+              </>,
+              scaled ? `÷ √${width}` : <s>{`÷ √${width}`}</s>,
+              ...(masks ? [said.mask] : []),
+              said.weight,
+            ]}
+          />
           <tbody>
             {keyNames.map((key, j) => (
               <tr key={j} class={masked[j] === -Infinity ? "hidden" : late(j) ? "late" : undefined}>
                 <th scope="row">
-                  <button
-                    type="button"
-                    class="token"
-                    aria-pressed={j === chosen}
-                    onClick={() => choose({ key: j })}
-                  >
+                  <Button class="token" on={j === chosen} onClick={() => choose({ key: j })}>
                     {key}
-                  </button>
+                  </Button>
                   {late(j) && <small>{said.wasHidden}</small>}
                 </th>
                 <td>{shown(products[j])}</td>
@@ -231,12 +227,10 @@ function LastLayer({ view }: { view: View }) {
         model.N,
         model.h,
         <b lang="de">{spelled(tokenizer.pieces[look.written[at]])}</b>,
-        most.map((key, i) => (
-          <span key={key}>
-            {i > 0 && texts.and}
-            {texts.attention.to(percent(weights[key]), <b>{keys[key]}</b>)}
-          </span>
-        )),
+        listed(
+          most.map((key) => texts.attention.to(percent(weights[key]), <b>{keys[key]}</b>)),
+          texts.and,
+        ),
         keys[most[most.length - 1]] !== ".",
       )}
     </p>
@@ -262,9 +256,9 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
       <div class="heads">
         {Array.from({ length: model.h }, (_, head) => (
           <section key={head} class={head === state.head ? "chosen" : undefined}>
-            <button type="button" aria-pressed={head === state.head} onClick={() => choose({ head })}>
+            <Button on={head === state.head} onClick={() => choose({ head })}>
               {said.headNumber(head + 1)}
-            </button>
+            </Button>
             <p class="name">{headName(view, kind, head)}</p>
             <WeightMap
               small
@@ -368,16 +362,7 @@ function WeightMap(props: {
     >
       <Scrolls name={name}>
         <table class={small ? "map small" : queries[0]?.includes("→") ? "map pairs" : "map"}>
-          <thead>
-            <tr>
-              <td />
-              {keys.map((piece, j) => (
-                <th key={j} scope="col">
-                  <span>{piece}</span>
-                </th>
-              ))}
-            </tr>
-          </thead>
+          <Head columns={[null, ...keys.map((piece) => <span>{piece}</span>)]} />
           <tbody>
             {queries.map((query, i) => (
               <tr key={i} class={i === chosen ? "chosen" : undefined} onClick={() => onChoose(i)}>

@@ -2,10 +2,9 @@
 
 import { linkHorizontal } from "d3-shape";
 import { useEffect, useState } from "preact/hooks";
-import { distinct, narrow, percent, Scrolls, Slider, shown, spelled } from "./drawing.tsx";
+import { Button, distinct, Head, narrow, percent, Scrolls, Slider, shown, spelled, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Candidate } from "./search.ts";
-import { beginning } from "./state.ts";
 import type { Look } from "./translator.ts";
 import type { View } from "./view.ts";
 
@@ -89,15 +88,10 @@ export function Beam({ view }: { view: View }) {
     ),
   );
   const best = look.ended[0].tokens;
-  const winner = nodes
-    .filter((node) => node.fate === "ended")
-    .find(
-      (node) =>
-        pathTo(node)
-          .slice(0, -1)
-          .map((one) => one.token)
-          .join() === best.join(),
-    );
+  const tokensOf = (node: Node) => pathTo(node).map((one) => one.token);
+  const winner = nodes.find(
+    (node) => node.fate === "ended" && tokensOf(node).slice(0, -1).join() === best.join(),
+  );
   const winning = new Set(pathTo(winner ?? null));
   const height = 2 * state.beam * HIGH + 8;
   const penalty = (length: number) => ((5 + length) / 6) ** look.alpha; // of the search that gave these scores
@@ -108,29 +102,11 @@ export function Beam({ view }: { view: View }) {
     <>
       <Narrow view={view} />
       {tries.beam && tries.beam !== state.sentence && (
-        <div class="try">
-          <p>{said.tryBeam}</p>
-          <button type="button" onClick={() => choose({ ...beginning(tries.beam ?? ""), beam: 4 })}>
-            {tries.beam}
-          </button>
-        </div>
+        <Try view={view} said={said.tryBeam} sentences={[tries.beam]} change={{ beam: 4 }} />
       )}
-      {tries.alpha && (
-        <div class="try">
-          {tries.alpha === state.sentence ? (
-            <p>{said.moveAlpha}</p>
-          ) : (
-            <>
-              <p>{said.tryAlpha}</p>
-              <button
-                type="button"
-                onClick={() => choose({ ...beginning(tries.alpha ?? ""), beam: 4, alpha: 1 })}
-              >
-                {tries.alpha}
-              </button>
-            </>
-          )}
-        </div>
+      {tries.alpha === state.sentence && <Try view={view} said={said.moveAlpha} sentences={[]} />}
+      {tries.alpha && tries.alpha !== state.sentence && (
+        <Try view={view} said={said.tryAlpha} sentences={[tries.alpha]} change={{ beam: 4, alpha: 1 }} />
       )}
       <div class="controls">
         <Slider label={said.beam} from={1} to={6} value={state.beam} onMove={(beam) => choose({ beam })} />
@@ -185,7 +161,7 @@ export function Beam({ view }: { view: View }) {
               class={winning.has(node) ? `winning ${node.fate}` : node.fate}
               transform={`translate(${node.x} ${node.y + 2})`}
             >
-              <title>{tokenizer.decode(pathTo(node).map((one) => one.token))}</title>
+              <title>{tokenizer.decode(tokensOf(node))}</title>
               <rect width={box} height={HIGH - 4} rx="4" />
               <text x="6" y="15">
                 {names[i]}
@@ -201,14 +177,7 @@ export function Beam({ view }: { view: View }) {
       <div class="scrolls">
         <table class="results">
           <caption>{said.caption(look.alpha.toFixed(1))}</caption>
-          <thead>
-            <tr>
-              <th scope="col">{said.translation}</th>
-              <th scope="col">log P</th>
-              <th scope="col">{said.penalty}</th>
-              <th scope="col">{said.score}</th>
-            </tr>
-          </thead>
+          <Head columns={[said.translation, "log P", said.penalty, said.score]} />
           <tbody>
             {look.ended.map((one, i) => (
               <tr key={i} class={i ? undefined : "chosen"}>
@@ -261,22 +230,14 @@ function Narrow({ view: { ask, state, choose } }: { view: View }) {
     <div class="scrolls">
       <table class="results">
         <caption>{said.narrow(prefix.length > 0)}</caption>
-        <thead>
-          <tr>
-            <th scope="col">{said.beamColumn}</th>
-            <th scope="col" class="text">
-              {said.translation}
-            </th>
-            <th scope="col">log P</th>
-          </tr>
-        </thead>
+        <Head columns={[said.beamColumn, <span class="text">{said.translation}</span>, "log P"]} />
         <tbody>
           {[1, 4].map((beam, i) => (
             <tr key={beam} class={beam === state.beam ? "chosen" : undefined}>
               <th scope="row">
-                <button type="button" aria-pressed={beam === state.beam} onClick={() => choose({ beam })}>
+                <Button on={beam === state.beam} onClick={() => choose({ beam })}>
                   {beam}
-                </button>
+                </Button>
               </th>
               <td class="text">
                 {found.length ? <span lang="de">{found[i].ended[0].text}</span> : <i>{texts.computing}</i>}

@@ -2,9 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Fold, percent } from "./drawing.tsx";
+import { Button, Fold, Head, percent, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
-import { beginning, type Side } from "./state.ts";
+import type { Side } from "./state.ts";
 import type { Part } from "./transformer.ts";
 import type { Look } from "./translator.ts";
 import { attentionName, type Kind, sureness, type View } from "./view.ts";
@@ -72,17 +72,10 @@ export function Leave({ view, part, children }: { view: View; part: Part; childr
 
 // A sentence that loses something by what is left out, where the one at hand does not.
 function Matters({ view, part }: { view: View; part: Part }) {
-  const { state, choose, look, whole, computing, tries } = view;
+  const { state, look, whole, computing, tries } = view;
   const other = Object.entries(tries.parts ?? {}).find(([, parts]) => parts.includes(part))?.[0];
   if (computing || !other || other === state.sentence || !sameWords(whole, look)) return null;
-  return (
-    <div class="try">
-      <p>{texts.breaking.try}</p>
-      <button type="button" onClick={() => choose({ ...beginning(other), leftOut: [part] })}>
-        {other}
-      </button>
-    </div>
-  );
+  return <Try view={view} said={texts.breaking.try} sentences={[other]} change={{ leftOut: [part] }} />;
 }
 
 function Box(props: { view: View; part: Part; children: ComponentChildren; onTick?: () => void }) {
@@ -137,7 +130,7 @@ export function Outcome({ view }: { view: View }) {
 
 // Where the decoder's numbers are not those of the moment in which a token was written.
 export function Unmasked({ view }: { view: View }) {
-  if (!view.look.leftOut.includes("mask")) return null;
+  if (!view.look.leftOut.includes("mask") || view.state.stop === "probabilities") return null;
   return <p class="unmasked">{texts.breaking.unmasked}</p>;
 }
 
@@ -150,12 +143,7 @@ export function Breaking({ view }: { view: View }) {
       <div class="scrolls">
         <table class="breaking">
           <caption>{said.caption}</caption>
-          <thead>
-            <tr>
-              <th scope="col">{said.leftOut}</th>
-              <th scope="col">{said.translation}</th>
-            </tr>
-          </thead>
+          <Head columns={[said.leftOut, said.translation]} />
           <tbody>
             <tr>
               <th scope="row">{said.nothing}</th>
@@ -192,14 +180,13 @@ export function Breaking({ view }: { view: View }) {
               {headsOf(kind, model).map((parts, layer) => (
                 <tr key={layer}>
                   <th scope="row">
-                    <button
-                      type="button"
-                      aria-pressed={parts.every((part) => state.leftOut.includes(part))}
+                    <Button
+                      on={parts.every((part) => state.leftOut.includes(part))}
                       aria-label={said.silenceLayer(layer + 1, said.kinds[kind])}
                       onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}
                     >
                       {said.layer(layer + 1)}
-                    </button>
+                    </Button>
                   </th>
                   {parts.map((part, head) => (
                     <Silence key={part} view={view} part={part} label={head + 1} />
@@ -241,14 +228,13 @@ function Silence({ view, part, label }: { view: View; part: Part; label: number 
   const { state, choose } = view;
   return (
     <td>
-      <button
-        type="button"
-        aria-pressed={state.leftOut.includes(part)}
+      <Button
+        on={state.leftOut.includes(part)}
         aria-label={texts.breaking.silence(partName(part))}
         onClick={() => choose({ leftOut: without(state.leftOut, part) })}
       >
         {label}
-      </button>
+      </Button>
     </td>
   );
 }

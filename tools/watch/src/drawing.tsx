@@ -1,10 +1,12 @@
 // How numbers are drawn: vectors as strips of colour, weights as bars, anything as a table.
 
 import { scaleLinear } from "d3-scale";
-import { type ComponentChildren, Fragment, type RefObject } from "preact";
+import { type ButtonHTMLAttributes, type ComponentChildren, Fragment, type RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { texts } from "./language.ts";
+import { beginning, type State } from "./state.ts";
 import type { Sequence, Vector } from "./transformer.ts";
+import type { View } from "./view.ts";
 
 export type Hue = "stream" | "query" | "key" | "value" | "weight";
 
@@ -60,6 +62,51 @@ export function scaleOf(rows: Sequence): { most: number; largest: number; beyond
   return { most, largest, beyond: sizes.filter((x) => x > most).length };
 }
 
+// A button of the page; `on` is whether what it stands for is chosen.
+export const Button = ({ on, ...props }: ButtonHTMLAttributes<HTMLButtonElement> & { on?: boolean }) => (
+  <button type="button" aria-pressed={on} {...props} />
+);
+
+// Sentences in which something shows, with what else must be chosen to see it.
+export function Try(props: { view: View; said: string; sentences: string[]; change?: Partial<State> }) {
+  const { view, said, sentences, change } = props;
+  return (
+    <div class="try">
+      <p>{said}</p>
+      {sentences.map((text) => (
+        <Button
+          key={text}
+          on={text === view.state.sentence}
+          onClick={() => view.choose({ ...beginning(text), ...change })}
+        >
+          {text}
+        </Button>
+      ))}
+    </div>
+  );
+}
+
+// Elements with commas, or what else is given, between them.
+export const listed = (parts: ComponentChildren[], between = texts.comma) =>
+  parts.map((part, i) => [i > 0 && between, part]);
+
+// The head of a table.
+export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
+  <thead>
+    <tr>
+      {columns.map((column, i) =>
+        column ? (
+          <th key={i} scope="col">
+            {column}
+          </th>
+        ) : (
+          <td key={i} />
+        ),
+      )}
+    </tr>
+  </thead>
+);
+
 // What comes second at a stop: open where there is room for it, folded on a phone.
 export function Fold({ title, children }: { title: ComponentChildren; children: ComponentChildren }) {
   const [open, setOpen] = useState(!narrow());
@@ -85,17 +132,12 @@ let explainedAt: string | null = null; // the stop that was the first to show st
 export function Legend({ stop }: { stop: string }) {
   explainedAt ??= stop;
   const [open, setOpen] = useState(explainedAt === stop);
+  const said = texts.howToRead;
   return (
     <div class={open ? "how open" : "how"}>
-      <button
-        type="button"
-        aria-expanded={open}
-        aria-label={texts.howToRead}
-        title={texts.howToRead}
-        onClick={() => setOpen(!open)}
-      >
+      <Button aria-expanded={open} aria-label={said} title={said} onClick={() => setOpen(!open)}>
         ?
-      </button>
+      </Button>
       {open && <p class="small">{texts.strips}</p>}
     </div>
   );
@@ -135,9 +177,9 @@ export function Strips(props: {
       {rows.map((row, i) => (
         <Fragment key={i}>
           {onRow ? (
-            <button type="button" class="token" aria-pressed={i === chosen} onClick={() => onRow(i)}>
+            <Button class="token" on={i === chosen} onClick={() => onRow(i)}>
               {row.label}
-            </button>
+            </Button>
           ) : (
             <span class="label">{row.label}</span>
           )}
@@ -253,15 +295,9 @@ export function Tokens(props: {
   return (
     <div class="tokens" role="group" aria-label={props.label} lang={props.lang}>
       {props.names.map((name, i) => (
-        <button
-          key={i}
-          type="button"
-          class="token"
-          aria-pressed={i === props.chosen}
-          onClick={() => props.onChoose(i)}
-        >
+        <Button key={i} class="token" on={i === props.chosen} onClick={() => props.onChoose(i)}>
           {name}
-        </button>
+        </Button>
       ))}
     </div>
   );
@@ -274,19 +310,14 @@ export function Choice(props: {
   chosen: number;
   onChoose: (i: number) => void;
 }) {
+  const { label, count, chosen, onChoose } = props;
   return (
-    <div class="choice" role="group" aria-label={props.label}>
-      <span aria-hidden="true">{props.label}</span>
-      {Array.from({ length: props.count }, (_, i) => (
-        <button
-          key={i}
-          type="button"
-          aria-label={`${props.label} ${i + 1}`}
-          aria-pressed={i === props.chosen}
-          onClick={() => props.onChoose(i)}
-        >
+    <div class="choice" role="group" aria-label={label}>
+      <span aria-hidden="true">{label}</span>
+      {Array.from({ length: count }, (_, i) => (
+        <Button key={i} aria-label={`${label} ${i + 1}`} on={i === chosen} onClick={() => onChoose(i)}>
           {i + 1}
-        </button>
+        </Button>
       ))}
     </div>
   );

@@ -3,67 +3,40 @@
 import { spelled } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import { goingTo } from "./state.ts";
-import { STOPS } from "./stops.tsx";
+import { STOPS, type Stop } from "./stops.tsx";
 import { piecesOf, positionOf, type View } from "./view.ts";
 
-interface Place {
-  stop: string;
-  x: number;
-  y: number;
-  lines: () => string | string[];
-  kind: "input" | "attention" | "norm" | "network" | "output" | "search";
-  also?: string[]; // further stops that are opened from inside this one
-}
+type Figure = keyof typeof texts.figure;
+type Place = [
+  stop: string,
+  x: number,
+  y: number,
+  kind: "input" | "attention" | "norm" | "network" | "output" | "search",
+  lines: Figure,
+];
 
 const WIDE = 148; // a box is 27 units high, on a phone 24 pixels: what a finger can hit
 const stack = (x: number, y: number, side: "encoder" | "decoder"): Place[] => [
-  {
-    stop: `${side}-pieces`,
-    x,
-    y: 566,
-    lines: () => (side === "encoder" ? texts.figure.inputs : texts.figure.outputs),
-    kind: "search",
-  },
-  {
-    stop: `${side}-embedding`,
-    x,
-    y: 514,
-    lines: () => (side === "encoder" ? texts.figure.inputEmbedding : texts.figure.outputEmbedding),
-    kind: "input",
-  },
-  { stop: `${side}-positions`, x, y: 474, lines: () => texts.figure.positions, kind: "input" },
-  {
-    stop: `${side}-weights`,
-    x,
-    y: 398,
-    lines: () => (side === "encoder" ? texts.figure.attention : texts.figure.maskedAttention),
-    kind: "attention",
-    also: [`${side}-projections`, `${side}-heads`],
-  },
-  { stop: `${side}-norm1`, x, y: 368, lines: () => texts.figure.norm, kind: "norm" },
-  ...(side === "encoder"
-    ? []
-    : ([
-        {
-          stop: "cross-weights",
-          x,
-          y: 304,
-          lines: () => texts.figure.attention,
-          kind: "attention",
-          also: ["cross-projections", "cross-heads"],
-        },
-        { stop: "decoder-norm2", x, y: 274, lines: () => texts.figure.norm, kind: "norm" },
-      ] satisfies Place[])),
-  { stop: `${side}-network`, x, y: y + 30, lines: () => texts.figure.network, kind: "network" },
-  { stop: `${side}-norm${side === "encoder" ? 2 : 3}`, x, y, lines: () => texts.figure.norm, kind: "norm" },
+  [`${side}-pieces`, x, 566, "search", side === "encoder" ? "inputs" : "outputs"],
+  [`${side}-embedding`, x, 514, "input", side === "encoder" ? "inputEmbedding" : "outputEmbedding"],
+  [`${side}-positions`, x, 474, "input", "positions"],
+  [`${side}-weights`, x, 398, "attention", side === "encoder" ? "attention" : "maskedAttention"],
+  [`${side}-norm1`, x, 368, "norm", "norm"],
+  [`${side}-network`, x, y + 30, "network", "network"],
+  [`${side}-norm${side === "encoder" ? 2 : 3}`, x, y, "norm", "norm"],
 ];
 const PLACES: Place[] = [
   ...stack(26, 274, "encoder"),
-  { stop: "encoder-memory", x: 26, y: 222, lines: () => texts.figure.memory, kind: "search" },
-  ...stack(226, 180, "decoder"),
-  { stop: "probabilities", x: 226, y: 108, lines: () => texts.figure.probabilities, kind: "output" },
-  { stop: "beam", x: 226, y: 56, lines: () => texts.figure.beam, kind: "search" },
-  { stop: "break", x: 26, y: 56, lines: () => texts.figure.breaking, kind: "search" },
+  ["encoder-memory", 26, 222, "search", "memory"],
+  ...stack(226, 180, "decoder").toSpliced(
+    5,
+    0,
+    ["cross-weights", 226, 304, "attention", "attention"],
+    ["decoder-norm2", 226, 274, "norm", "norm"],
+  ),
+  ["probabilities", 226, 108, "output", "probabilities"],
+  ["beam", 226, 56, "search", "beam"],
+  ["break", 26, 56, "search", "breaking"],
 ];
 
 export function FigureOne({ view }: { view: View | null }) {
@@ -105,17 +78,18 @@ export function FigureOne({ view }: { view: View | null }) {
           {spelled(next)}
         </tspan>
       </text>
-      {PLACES.map(({ stop, x, y, kind, also, ...place }) => {
-        const lines = [place.lines()].flat();
+      {PLACES.map(([stop, x, y, kind, place]) => {
+        const lines = [texts.figure[place]].flat();
         const high = lines.length > 1 ? 38 : 27;
-        const here = state.stop === stop || also?.includes(state.stop);
+        const { words, tabs = [] } = STOPS.get(stop) as Stop;
+        const here = state.stop === stop || tabs.some(([id]) => id === state.stop);
         return (
           <a
             key={stop}
             href={`#at=${stop}`}
             class={here ? `${kind} here` : kind}
             aria-current={here ? "step" : undefined}
-            aria-label={`${lines.join(" ")}: ${STOPS.get(stop)?.words().question}`}
+            aria-label={`${lines.join(" ")}: ${words().question}`}
             onClick={(event) => go(event, stop)}
           >
             <rect x={x} y={y} width={WIDE} height={high} rx="6" />

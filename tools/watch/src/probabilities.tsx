@@ -1,10 +1,23 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
-import { Bar, distinct, Fold, joined, percent, Scrolls, Slider, shown, spelled, Tokens } from "./drawing.tsx";
+import {
+  Bar,
+  Button,
+  distinct,
+  Fold,
+  Head,
+  joined,
+  percent,
+  Scrolls,
+  Slider,
+  shown,
+  spelled,
+} from "./drawing.tsx";
 import { texts } from "./language.ts";
+import { ChooseToken } from "./stations.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";
-import { choosePosition, largestOf, namesOf, positionOf, type View } from "./view.ts";
+import { largestOf, positionOf, type View } from "./view.ts";
 import { Term } from "./words.tsx";
 
 export function Probabilities({ view }: { view: View }) {
@@ -24,6 +37,8 @@ export function Probabilities({ view }: { view: View }) {
   const begun = look.target.slice(1, at + 1);
   const text = tokenizer.decode(begun);
   const said = texts.probabilities;
+  const write = (token: number) =>
+    choose({ prefix: [...begun, token], position: { ...state.position, decoder: at } });
   const because =
     written === best[0]
       ? said.asExpected
@@ -36,17 +51,7 @@ export function Probabilities({ view }: { view: View }) {
             : said.longest;
   return (
     <>
-      <p class="ask">
-        {texts.positionAtHand}
-        {texts.colon}
-      </p>
-      <Tokens
-        names={namesOf(view, "decoder")}
-        chosen={at}
-        label={texts.positionAtHand}
-        lang="de"
-        onChoose={(i) => choosePosition(view, "decoder", i)}
-      />
+      <ChooseToken view={view} side="decoder" />
       <p class="said" aria-live="polite">
         {said.said(
           text ? <b lang="de">“{text}”</b> : null,
@@ -62,16 +67,7 @@ export function Probabilities({ view }: { view: View }) {
             {said.caption(model.pieces.length.toLocaleString("en"))}
             {temperature !== 1 && said.atTemperature(temperature.toFixed(1))}
           </caption>
-          <thead>
-            <tr>
-              <th scope="col">{said.piece}</th>
-              <th scope="col">
-                <Term of="logit" />
-              </th>
-              <th scope="col">{said.probability}</th>
-              <th scope="col">{said.instead}</th>
-            </tr>
-          </thead>
+          <Head columns={[said.piece, <Term of="logit" />, said.probability, said.instead]} />
           <tbody>
             {best.map((token, i) => (
               <tr key={token} class={token === written ? "chosen" : undefined}>
@@ -88,17 +84,9 @@ export function Probabilities({ view }: { view: View }) {
                   ) : token === END || model.forbidden.includes(token) ? (
                     "–"
                   ) : (
-                    <button
-                      type="button"
-                      onClick={() =>
-                        choose({
-                          prefix: [...begun, token],
-                          position: { ...state.position, decoder: at },
-                        })
-                      }
-                    >
+                    <Button onClick={() => write(token)}>
                       {said.write(<span lang="de">{names[i]}</span>)}
-                    </button>
+                    </Button>
                   )}
                 </td>
               </tr>
@@ -113,9 +101,7 @@ export function Probabilities({ view }: { view: View }) {
       {state.prefix.length > 0 && (
         <p>
           {said.begun(<b lang="de">“{tokenizer.decode(state.prefix)}”</b>)}{" "}
-          <button type="button" onClick={() => choose({ prefix: [] })}>
-            {said.again}
-          </button>
+          <Button onClick={() => choose({ prefix: [] })}>{said.again}</Button>
         </p>
       )}
       <Fold title={said.temperatureTitle}>

@@ -2,9 +2,22 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, Fold, joined, Scrolls, Strips, shown, spelled, Tokens } from "./drawing.tsx";
+import {
+  Bar,
+  Button,
+  Fold,
+  Head,
+  joined,
+  listed,
+  Scrolls,
+  Strips,
+  shown,
+  spelled,
+  Tokens,
+  Try,
+} from "./drawing.tsx";
 import { texts } from "./language.ts";
-import { beginning, type Side } from "./state.ts";
+import type { Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, readOf, type View } from "./view.ts";
 
@@ -31,7 +44,7 @@ export function ChooseToken({ view, side }: { view: View; side: Side }) {
 }
 
 export function SourcePieces({ view }: { view: View }) {
-  const { look, tokenizer, model, tries, choose } = view;
+  const { look, tokenizer, model, tries } = view;
   const composed = tokenizer.composed(look.source);
   const names = look.source.map((token) => spelled(tokenizer.pieces[token]));
   const said = texts.sourcePieces;
@@ -56,24 +69,10 @@ export function SourcePieces({ view }: { view: View }) {
       </p>
       <p>
         {composed.length
-          ? said.composed(
-              composed.map((word, i) => (
-                <span key={i}>
-                  {i > 0 && texts.comma}
-                  <b>{word.join("·")}</b>
-                </span>
-              )),
-            )
+          ? said.composed(listed(composed.map((word) => <b>{word.join("·")}</b>)))
           : said.single}
       </p>
-      {tries.pieces && !composed.length && (
-        <div class="try">
-          <p>{said.try}</p>
-          <button type="button" onClick={() => choose(beginning(tries.pieces ?? ""))}>
-            {tries.pieces}
-          </button>
-        </div>
-      )}
+      {tries.pieces && !composed.length && <Try view={view} said={said.try} sentences={[tries.pieces]} />}
     </>
   );
 }
@@ -86,15 +85,7 @@ export function TargetPieces({ view }: { view: View }) {
     <Scrolls name={said.name}>
       <table class="shifted">
         <caption>{said.caption}</caption>
-        <thead>
-          <tr>
-            {said.columns.map((column) => (
-              <th key={column} scope="col">
-                {column}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <Head columns={said.columns} />
         <tbody>
           {look.target.map((token, i) => (
             <tr key={i}>
@@ -136,7 +127,7 @@ export function Embedding({ view, side }: { view: View; side: Side }) {
 }
 
 export function Positions({ view, side }: { view: View; side: Side }) {
-  const { look, state, choose, tries } = view;
+  const { look, tries } = view;
   const name = embedding(side);
   const pieces = piecesOf(view, side);
   const at = positionOf(view, side);
@@ -158,21 +149,7 @@ export function Positions({ view, side }: { view: View; side: Side }) {
       <Leave view={view} part="positions">
         {said.leaveOut}
       </Leave>
-      {tries.positions && (
-        <div class="try">
-          <p>{said.try}</p>
-          {tries.positions.map((sentence) => (
-            <button
-              key={sentence}
-              type="button"
-              aria-pressed={sentence === state.sentence}
-              onClick={() => choose(beginning(sentence))}
-            >
-              {sentence}
-            </button>
-          ))}
-        </div>
-      )}
+      {tries.positions && <Try view={view} said={said.try} sentences={tries.positions} />}
       {waves && (
         <Fold title={said.waves}>
           <Strips
@@ -233,13 +210,7 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
       />
       <table class="moments">
         <caption>{said.caption(x.length)}</caption>
-        <thead>
-          <tr>
-            <td />
-            <th scope="col">{said.mean}</th>
-            <th scope="col">{said.deviation}</th>
-          </tr>
-        </thead>
+        <Head columns={[null, said.mean, said.deviation]} />
         <tbody>
           {told("x", x)}
           {told(said.sublayer, output)}
@@ -304,21 +275,20 @@ export function Network({ view, side }: { view: View; side: Side }) {
       {firing.length > 0 && (
         <div class="tokens units" role="group" aria-label={said.firing}>
           {(every ? firing : firing.slice(0, MANY)).map((i) => (
-            <button
+            <Button
               key={i}
-              type="button"
               class="token"
-              aria-pressed={i === chosen}
+              on={i === chosen}
               aria-label={said.unit(i + 1, shown(units[i]))}
               onClick={() => setUnit(i)}
             >
               {i + 1}: {shown(units[i])}
-            </button>
+            </Button>
           ))}
           {firing.length > MANY && (
-            <button type="button" class="token" aria-expanded={every} onClick={() => setEvery(!every)}>
+            <Button class="token" aria-expanded={every} onClick={() => setEvery(!every)}>
               {every ? said.fewer : said.all(firing.length)}
-            </button>
+            </Button>
           )}
         </div>
       )}

@@ -17,6 +17,7 @@ import {
   TargetPieces,
 } from "./stations.tsx";
 import type { Kind, View } from "./view.ts";
+import { rich } from "./words.tsx";
 
 export interface Stop {
   id: string;
@@ -52,11 +53,7 @@ const inputs = (side: Side): Stop[] => [
     id: `${side}-embedding`,
     words: () => texts.stops.embedding,
     strips: true,
-    equation: () => (
-      <>
-        E[piece] · √d<sub>model</sub>
-      </>
-    ),
+    equation: () => rich`E[piece] · √d${<sub>model</sub>}`,
     shape: () => `(${LENGTH[side]}, d_model)`,
     section: "3.4",
     notebook: "04_feed_forward_and_embeddings",
@@ -66,15 +63,12 @@ const inputs = (side: Side): Stop[] => [
     id: `${side}-positions`,
     words: () => texts.stops.positions,
     strips: true,
-    equation: () => (
-      <>
-        PE(pos, 2i) = sin(pos / 10000
+    equation: () =>
+      rich`PE(pos, 2i) = sin(pos / 10000${(
         <sup>
           2i/d<sub>model</sub>
         </sup>
-        ){texts.stops.positions.equation}
-      </>
-    ),
+      )})${texts.stops.positions.equation}`,
     shape: () => `(${LENGTH[side]}, d_model)`,
     section: "3.5",
     notebook: "05_positional_encoding",
@@ -92,20 +86,14 @@ function attention(kind: Kind): Stop[] {
       step,
     ]),
   };
-  const [queries, keys] = [
-    kind === "encoder" ? "src_len" : "tgt_len",
-    kind === "decoder" ? "tgt_len" : "src_len",
-  ];
+  const masked = kind === "decoder";
+  const [queries, keys] = [kind === "encoder" ? "src_len" : "tgt_len", masked ? "tgt_len" : "src_len"];
   return [
     {
       ...common,
       id: `${kind}-projections`,
       words: () => titled(texts.stops.projections, kind),
-      equation: () => (
-        <>
-          {Q} = X W<sup>Q</sup>, {K} = X W<sup>K</sup>, {V} = X W<sup>V</sup>
-        </>
-      ),
+      equation: () => rich`${Q} = X W${<sup>Q</sup>}, ${K} = X W${<sup>K</sup>}, ${V} = X W${<sup>V</sup>}`,
       shape: () => `Q (h, ${queries}, d_k), K, V (h, ${keys}, d_k)`,
       section: kind === "encoder" ? "3.2.2" : "3.2.3",
       notebook: "03_multi_head_attention",
@@ -118,15 +106,8 @@ function attention(kind: Kind): Stop[] {
         const { title, question, text } = texts.stops.weights;
         return titled({ title, question: question[kind], text: text[kind] }, kind);
       },
-      equation: () => (
-        <>
-          softmax({Q}
-          {K}
-          <sup>T</sup> / √d<sub>k</sub>
-          {kind === "decoder" && " + M"}) {V}
-          {kind === "decoder" && texts.stops.weights.mask}
-        </>
-      ),
+      equation: () =>
+        rich`softmax(${Q}${K}${<sup>T</sup>} / √d${<sub>k</sub>}${masked && " + M"}) ${V}${masked && texts.stops.weights.mask}`,
       shape: () => `(h, ${queries}, ${keys})`,
       section: kind === "encoder" ? "3.2.1" : "3.2.3",
       place: () => (kind === "encoder" ? texts.stops.weights.equation : ""),
@@ -137,11 +118,7 @@ function attention(kind: Kind): Stop[] {
       ...common,
       id: `${kind}-heads`,
       words: () => titled(texts.stops.heads, kind),
-      equation: () => (
-        <>
-          Concat(head<sub>1</sub>, …, head<sub>h</sub>) W<sup>O</sup>
-        </>
-      ),
+      equation: () => rich`Concat(head${<sub>1</sub>}, …, head${<sub>h</sub>}) W${<sup>O</sup>}`,
       shape: () => `(${queries}, h · d_v) → (${queries}, d_model)`,
       section: "3.2.2",
       notebook: "03_multi_head_attention",
@@ -163,7 +140,7 @@ const addAndNorm = (side: Side, sublayer: number): Stop => ({
     return { title: title(after[side][sublayer]), question, text };
   },
   strips: true,
-  equation: () => <>LayerNorm(x + Sublayer(x))</>,
+  equation: () => "LayerNorm(x + Sublayer(x))",
   shape: () => `(${LENGTH[side]}, d_model)`,
   section: "3.1",
   notebook: "06_the_full_model",
@@ -175,11 +152,7 @@ const network = (side: Side): Stop => ({
   id: `${side}-network`,
   words: () => texts.stops.network,
   strips: true,
-  equation: () => (
-    <>
-      max(0, x W<sub>1</sub> + b<sub>1</sub>) W<sub>2</sub> + b<sub>2</sub>
-    </>
-  ),
+  equation: () => rich`max(0, x W${<sub>1</sub>} + b${<sub>1</sub>}) W${<sub>2</sub>} + b${<sub>2</sub>}`,
   shape: () => `(d_model) → (d_ff) → (d_model)${texts.stops.network.shape}`,
   section: "3.3",
   place: () => texts.stops.network.equation,
@@ -201,11 +174,7 @@ const memory: Stop = {
 const probabilities: Stop = {
   id: "probabilities",
   words: () => texts.stops.probabilities,
-  equation: () => (
-    <>
-      softmax(x E<sup>T</sup> + b)
-    </>
-  ),
+  equation: () => rich`softmax(x E${<sup>T</sup>} + b)`,
   shape: () => `(tgt_len, ${texts.stops.probabilities.vocabulary})`,
   section: "3.4",
   notebook: "04_feed_forward_and_embeddings",
@@ -215,12 +184,7 @@ const probabilities: Stop = {
 const beam: Stop = {
   id: "beam",
   words: () => texts.stops.beam,
-  equation: () => (
-    <>
-      {texts.stops.beam.equation}
-      <sup>α</sup>
-    </>
-  ),
+  equation: () => rich`${texts.stops.beam.equation}${<sup>α</sup>}`,
   section: "6.1",
   notebook: "11_search_and_averaging",
   show: (view) => <Beam view={view} />,

@@ -43,22 +43,18 @@ export class Transformer {
     this.table = this.tensor(names.find((name) => name in weights.tensors) ?? names[0]);
   }
 
-  get N(): number {
-    return this.weights.N;
-  }
-
   // ---- Encoder and decoder (section 3.1)
 
   // The memory, as the keys and values that each layer of the decoder asks for.
   encode(tokens: number[]): KeysAndValues[] {
     let xs = this.embed(tokens, 0, "src_embed");
-    for (let layer = 0; layer < this.N; layer++) {
+    for (let layer = 0; layer < this.weights.N; layer++) {
       const name = `encoder.layers.${layer}`;
       const known = this.keysAndValues(xs, `${name}.self_attn`);
       xs = this.addAndNorm(xs, this.attend(xs, known, `${name}.self_attn`), `${name}.sublayer.0`);
       xs = this.addAndNorm(xs, this.feedForward(xs, `${name}.feed_forward`), `${name}.sublayer.1`);
     }
-    return this.layers((i) => this.keysAndValues(xs, `decoder.layers.${i}.src_attn`));
+    return this.emptyCache().map((_, i) => this.keysAndValues(xs, `decoder.layers.${i}.src_attn`));
   }
 
   // States for `tokens`, the first of which stands at position `start`; and `cache`, the keys and values of the
@@ -86,7 +82,7 @@ export class Transformer {
   }
 
   emptyCache(): KeysAndValues[] {
-    return this.layers(() => [[], []]);
+    return Array.from({ length: this.weights.N }, () => [[], []]);
   }
 
   // Log-probabilities of the next token, for each state (section 3.4).
@@ -104,14 +100,8 @@ export class Transformer {
     );
     this.record(`${name}.0`, rows);
     if (this.leftOut.has("positions")) return this.record(`${name}.1`, rows);
-    const waves = this.record(
-      `${name}.1.pe`,
-      tokens.map((_, i) => sinusoid(start + i, d)),
-    );
-    return this.record(
-      `${name}.1`,
-      rows.map((row, i) => row.map((x, j) => x + waves[i][j])),
-    );
+    const waves = this.each(`${name}.1.pe`, rows, (_, i) => sinusoid(start + i, d));
+    return this.each(`${name}.1`, rows, (row, i) => row.map((x, j) => x + waves[i][j]));
   }
 
   private keysAndValues(xs: Sequence, name: string): KeysAndValues {
@@ -146,34 +136,19 @@ export class Transformer {
       }
       return { ...row, output };
     });
-    for (const stage of ["products", "scores", "masked", "weights"] as const) {
-      this.record(
-        `${name}.${stage}`,
-        rows.map((row) => row[stage]),
-      );
-    }
-    const heads = this.record(
-      `${name}.heads`,
-      rows.map((row) => row.output),
-    );
+    for (const stage of ["products", "scores", "masked", "weights"] as const)
+      this.each(`${name}.${stage}`, rows, (row) => row[stage]);
+    const heads = this.each(`${name}.heads`, rows, (row) => row.output);
     return this.linear(heads, `${name}.linears.3`);
   }
 
   // Section 3.3, equation 2. One that is left out gives zeros.
   private feedForward(xs: Sequence, name: string): Sequence {
     const hidden = this.linear(xs, `${name}.w_1`);
-    const fired = this.record(
-      `${name}.fired`,
-      hidden.map((unit) => unit.map((x) => Math.max(0, x))),
-    );
+    const fired = this.each(`${name}.fired`, hidden, (row) => row.map((x) => Math.max(0, x)));
     const outputs = this.linear(fired, `${name}.w_2`);
     const leftOut = this.leftOut.has("networks") || this.leftOut.has(`${name as `${string}.feed_forward`}`);
-    return leftOut
-      ? this.record(
-          `${name}.w_2`,
-          outputs.map((row) => row.map(() => 0)),
-        )
-      : outputs;
+    return leftOut ? this.each(`${name}.w_2`, outputs, (row) => row.map(() => 0)) : outputs;
   }
 
   // LayerNorm(x + sublayer(x)), section 3.1.
@@ -182,12 +157,11 @@ export class Transformer {
     const sums = this.leftOut.has("residual")
       ? outputs
       : xs.map((x, i) => x.map((value, j) => value + outputs[i][j]));
-    const normed = this.record(`${name}.sum`, sums).map((sum) => {
+    return this.each(`${name}.norm`, this.record(`${name}.sum`, sums), (sum) => {
       const { mean, variance } = moments(sum);
       const deviation = Math.sqrt(variance + this.weights.eps);
       return sum.map((value, j) => ((value - mean) / deviation) * gain[j] + shift[j]);
     });
-    return this.record(`${name}.norm`, normed);
   }
 
   private linear(xs: Sequence, name: string): Sequence {
@@ -206,14 +180,14 @@ export class Transformer {
     return rows;
   }
 
+  private each<T>(name: string, rows: T[], make: (row: T, i: number) => Vector): Sequence {
+    return this.record(name, rows.map(make));
+  }
+
   private tensor(name: string): Vector {
     const found = this.weights.tensors[name];
     if (!found) throw new Error(`the model has no tensor ${name}`);
     return found;
-  }
-
-  private layers<T>(make: (layer: number) => T): T[] {
-    return Array.from({ length: this.N }, (_, layer) => make(layer));
   }
 }
 
