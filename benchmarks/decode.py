@@ -3,7 +3,7 @@
     python benchmarks/decode.py                 a shipped model on test_2016_flickr
     python benchmarks/decode.py --size base     random weights of that size, on random sentences
 
-Every engine gets the same tokens, the same rule of length (log-probability / length^alpha), and the batch
+Every engine gets the same tokens, the same rule of length (log-probability / length), and the batch
 size and the way of using the threads that suit it best of those tried on a third of the sentences, the best
 of them tried twice. First the tokens found are held to be the same for 99% of the sentences.
 """
@@ -49,26 +49,22 @@ def best_of(make: Callable[[int], dict[str, Decode]], rows: Sequence[int], sente
 
 
 def load_case(options: argparse.Namespace) -> tuple[Translator, Sentences]:
-    """The model to decode with, and its sentences as it reads them."""
-    translator = Translator.load(options.model, options.device)
+    """The model to decode with, and a thousand sentences as it reads them."""
+    translator = Translator.load("multi30k-en-de", options.device)
     if options.size == "trained":
-        text = load_corpus("multi30k", options.pair)["test_2016_flickr"].src[: options.sentences]
+        text = load_corpus("multi30k", "en-de")["test_2016_flickr"].src
         return translator, [translator.encode(sentence) for sentence in text]
     c, size = CONFIGS[options.size], len(translator.tgt_tokenizer)
     torch.manual_seed(0)
     model = make_model(size, size, c.N, c.d_model, c.d_ff, c.h, tied_embeddings="all")
     translator.model = model.to(options.device).eval()
-    return translator, random_pairs(options.sentences, size).src
+    return translator, random_pairs(1000, size).src
 
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     """Measure, print and record, greedy search and then the beam."""
     options = parser(__doc__, ("trained", *CONFIGS))
-    options.add_argument("--model", default="multi30k-en-de", help="name or folder (default %(default)s)")
-    options.add_argument("--pair", default="en-de", help="its languages (default %(default)s)")
-    options.add_argument("--sentences", type=int, default=1000, help="at most (default %(default)s)")
     options.add_argument("--beams", type=int, nargs="+", default=[1, 5], help="default 1 and 5")
-    options.add_argument("--alpha", type=float, default=1.0, help="of the length (default %(default)s)")
     options.add_argument("--rows", type=int, nargs="+", default=[16, 64, 128, 256], help="batch sizes to try")
     options = options.parse_args(arguments)
     device = set_up(options)
@@ -80,7 +76,7 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     agreement: dict[str, float] = {}
     with TemporaryDirectory() as folder:
         for beam in options.beams:
-            makes = engines(translator, Path(folder), beam, options.alpha, limit, device, options.threads)
+            makes = engines(translator, Path(folder), beam, limit, device, options.threads)
             best = {}
             for name in tqdm(list(makes), f"settings for beam {beam}", unit="engine", disable=None):
                 with leaving_out(makes, name):
@@ -90,15 +86,16 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
             rounds |= {
                 name: synchronized(partial(each.decode, sentences), device) for name, each in best.items()
             }
-        pairs = [(f"{OURS}, {name.partition(', ')[2]}", name) for name in rounds]
-        pairs = [(mine, name) for mine, name in pairs if name != mine]
+        ours = {name: f"{OURS}, {name.partition(', ')[2]}" for name in rounds}
+        pairs = [(mine, name) for name, mine in ours.items() if name != mine]
         minutes = options.minutes - (time.monotonic() - started) / 60
         measured, comparisons = race(rounds, pairs, minutes, options.rounds, warm_up=0)
-    more = {"sentences": len(sentences), "agreement": agreement}
-    more |= {
-        part: {name: getattr(each, part) for name, each in chosen.items()} for part in ("rows", "threads")
-    }
-    record = write("decode", options, measured, comparisons, **more)
+    record = write(
+        "decode", options, measured, comparisons,
+        sentences=len(sentences), agreement=agreement,
+        rows={name: each.rows for name, each in chosen.items()},
+        threads={name: each.threads for name, each in chosen.items()},
+    )  # fmt: skip
     show(record, comparisons)
     return record
 

@@ -24,7 +24,6 @@ from annotated.transformer.attention import padding_mask
 from annotated.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
-IN_TURN = f"{OURS} by single batches"
 THREADED = f"{MARIAN} in our threads"
 Sentences = list[list[int]]
 Answers = list[tuple[int, ...]]  # the tokens of each, without start and end
@@ -57,7 +56,7 @@ def until_end(rows: Tensor) -> Sentences:
     return cut
 
 
-def ours(translator: Translator, beam: int, alpha: float, limit: int, device: torch.device) -> Search:
+def ours(translator: Translator, beam: int, limit: int, device: torch.device) -> Search:
     """Our own search: greedy for a beam of one."""
     model, forbidden = translator.model, translator.forbidden
 
@@ -67,14 +66,14 @@ def ours(translator: Translator, beam: int, alpha: float, limit: int, device: to
         if beam == 1:
             return until_end(greedy_decode(model, src, mask, limit, START, END, forbidden))
         found = beam_search(
-            model, src, mask, limit, beam=beam, alpha=alpha, penalty="power", forbidden=forbidden
+            model, src, mask, limit, beam=beam, alpha=1.0, penalty="power", forbidden=forbidden
         )
         return [best.tokens for best, *_ in found]
 
     return decode
 
 
-def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.device) -> Search:
+def marian(folder: Path, beam: int, limit: int, device: torch.device) -> Search:
     """`generate` of transformers, in inference mode."""
     transformers = require("transformers", extra="interop")
     transformers.utils.logging.disable_progress_bar()
@@ -87,7 +86,7 @@ def marian(folder: Path, beam: int, alpha: float, limit: int, device: torch.devi
                 input_ids=src,
                 attention_mask=(src != PAD).long(),
                 num_beams=beam,
-                length_penalty=alpha,
+                length_penalty=1.0,
                 early_stopping=beam > 1,  # when as many have ended as the beam is wide, as in our search
                 do_sample=False,
                 max_length=limit + 1,
@@ -101,7 +100,6 @@ def ctranslate2(
     folder: Path,
     translator: Translator,
     beam: int,
-    alpha: float,
     limit: int,
     device: torch.device,
     rows: int,
@@ -120,7 +118,7 @@ def ctranslate2(
         found = engine.translate_batch(
             texts,
             beam_size=beam,
-            length_penalty=alpha,
+            length_penalty=1.0,
             suppress_sequences=never,
             max_batch_size=rows,
             max_decoding_length=limit - 1,
@@ -142,9 +140,10 @@ def on_threads(count: int) -> Iterator[None]:
 
 
 Ways = dict[str, tuple[int, Callable[..., Iterable[Sentences]]]]  # torch's threads, and who takes the batches
+Maker = Callable[[int], dict[str, Decode]]  # of an engine for a number of rows, in all its ways
 
 
-def in_torch(decode: Search, ways: Ways) -> Callable[[int], dict[str, Decode]]:
+def in_torch(decode: Search, ways: Ways) -> Maker:
     """What makes, for a number of rows, an engine that computes with torch, in each of these ways."""
     return lambda rows: {
         name: on_threads(count)(partial(in_batches, rows=rows, decode=decode, each=each))
@@ -153,42 +152,32 @@ def in_torch(decode: Search, ways: Ways) -> Callable[[int], dict[str, Decode]]:
 
 
 def engines(
-    translator: Translator,
-    folder: Path,
-    beam: int,
-    alpha: float,
-    limit: int,
-    device: torch.device,
-    threads: int,
-) -> dict[str, Callable[[int], dict[str, Decode]]]:
+    translator: Translator, folder: Path, beam: int, limit: int, device: torch.device, threads: int
+) -> dict[str, Maker]:
     """What makes each engine for a number of rows, in all its ways of using the threads, by name.
 
     The threads are split between batches side by side and the work within each, "1 x 4" or "4 x 1".
-    `generate` does not put batches side by side by itself; in our threads it races as another candidate, and
-    so does our search by single batches. A translation has `limit` tokens at most, the end symbol counted.
+    `generate` does not put batches side by side by itself; in our threads it races as another candidate. A
+    translation has `limit` tokens at most, the end symbol counted.
     """
-    search = {"beam": beam, "alpha": alpha, "limit": limit, "device": device}
+    search = {"beam": beam, "limit": limit, "device": device}
     in_turn: Ways = {f"1 x {count}": (count, map) for count in sorted({1, threads})}
-    together: Ways = (
-        {f"{threads} x 1": (threads, map_in_threads)} if threads > 1 and device.type == "cpu" else {}
-    )
+    several = threads > 1 and device.type == "cpu"
+    together: Ways = {f"{threads} x 1": (threads, map_in_threads)} if several else {}
     found = {OURS: in_torch(ours(translator, **search), in_turn | together)}
-    if together:
-        found[IN_TURN] = in_torch(ours(translator, **search), in_turn)
     models = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
     home = folder / f"beam-{beam}"
     if installed("transformers"):
         to_marian(home / "marian", *models)
         generate = marian(home / "marian", **search)
-        found[MARIAN] = in_torch(generate, in_turn)
-        if together:
-            found[THREADED] = in_torch(generate, together)
+        found |= {MARIAN: in_torch(generate, in_turn), THREADED: in_torch(generate, together)}
     if installed("ctranslate2"):
         to_ctranslate2(home / "ctranslate2", *models)
-        ways = {f"{n} x {threads // n}": (n, threads // n) for n in sorted({1, threads})}
-        make = partial(ctranslate2, home / "ctranslate2", translator, **search)
         found[CT2] = lambda rows: {
-            name: make(rows=rows, inter_threads=inter, intra_threads=intra)
-            for name, (inter, intra) in ways.items()
-        }
-    return found
+            f"{n} x {threads // n}": ctranslate2(
+                home / "ctranslate2", translator, **search,
+                rows=rows, inter_threads=n, intra_threads=threads // n,
+            )
+            for n in sorted({1, threads})
+        }  # fmt: skip
+    return {name: make for name, make in found.items() if several or name != THREADED}

@@ -9,13 +9,13 @@ out, so a script that was stopped goes on where it was. The measure of the task 
 whose phones are not all right (word error rate), and beside it the edits for 100 phones.
 """
 
-import argparse
 import json
 import time
 import unicodedata
 from pathlib import Path
 
 import torch
+from report import plain_parser, save
 
 import annotated
 from annotated.data import load_corpus
@@ -70,13 +70,11 @@ def measure(runs: Path, language: str, seed: int) -> dict[str, object]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = plain_parser(__doc__)
     options.add_argument("languages", nargs="*", default=LANGUAGES, metavar="LANGUAGE")
     options.add_argument("--runs", type=Path, default=Path("runs/g2p"), help="default %(default)s")
     options.add_argument("--seed", type=int, default=0, help="default %(default)s")
-    options.add_argument("--json", type=Path, required=True, metavar="FILE", help="record to add to")
+    options.set_defaults(json=Path("annotated/recorded/g2p.json"))
     given = options.parse_args()
     torch.set_num_threads(1)
     for language in given.languages:
@@ -84,9 +82,7 @@ def main() -> None:
         if any((each["language"], each["seed"]) == (language, given.seed) for each in known):
             continue
         found = measure(given.runs, language, given.seed)
-        settings = {**RECIPE, "beam": BEAM}
-        text = json.dumps({"settings": settings, "results": [*known, found]}, indent=1, ensure_ascii=False)
-        given.json.write_text(text + "\n", encoding="utf-8")
+        save({"settings": {**RECIPE, "beam": BEAM}, "results": [*known, found]}, given.json)
         print({name: value for name, value in found.items() if not name.endswith("_wrong")}, flush=True)
 
 

@@ -4,10 +4,10 @@
 
 Every candidate trains for three updates in a process of its own, over and over, in turns: what counts is the
 most that this process ever had (the most that was allocated, on a GPU), PyTorch itself among it.
+Linux tells that.
 """
 
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -38,20 +38,7 @@ def peak(name: str, size: str, tokens: int, device: torch.device) -> float:
         trainee.step(batch.to(device))
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / MEBI
-    return most_held()
-
-
-def most_held() -> float:
-    """The most memory that this process has had since its program began, in MiB.
-
-    Linux tells that under /proc. Elsewhere it is `ru_maxrss`, which knows no beginning: on some systems a
-    process inherits it from the one that started it.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"))[1]) / 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (MEBI if sys.platform == "darwin" else 1024)
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"))[1]) / 1024
 
 
 def apart(options: Sequence[object], name: str) -> float:

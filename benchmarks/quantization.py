@@ -7,9 +7,7 @@ have VNNI, and kept to AVX2. Without VNNI two products of 8-bit numbers are adde
 does not fit is cut off. The two forms race on the last split, from text to text, on one thread.
 """
 
-import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 from processors import kept_to
-from report import main, print_table, write
+from report import main, plain_parser, print_table, write
 from timing import race
 
 from annotated.data import load_corpus
@@ -37,28 +35,20 @@ SPLITS = ("val", "test_2016_flickr")
 FORMS = ("float32", "int8")
 
 
-def measure(options: argparse.Namespace) -> dict[str, list[dict[str, object]]]:
+def measure(minutes: float) -> dict[str, list[dict[str, object]]]:
     """Translate in this process: BLEU of each model on each split, and the forms' speeds."""
     scores, speeds = [], []
     for model, (pair, text_form, score) in MODELS.items():
         engines = {form: load_pretrained(model, engine="ctranslate2", quantization=form) for form in FORMS}
         for split in SPLITS:
             text = load_corpus("multi30k", pair, form=text_form)[split]
-            src, tgt = text.src[: options.sentences], text.tgt[: options.sentences]
-            runs = {form: partial(engine.translate, src, 5, 0.0) for form, engine in engines.items()}
-            scores.append(
-                {"model": model, "split": split, **{form: score(runs[form](), tgt).value for form in FORMS}}
-            )
-        measured, [told] = race(runs, [("int8", "float32")], options.minutes / 2 / len(MODELS))
-        speed = {form: len(src) / each.median for form, each in measured.items()}
+            runs = {form: partial(engine.translate, text.src, 5, 0.0) for form, engine in engines.items()}
+            bleus = {form: score(runs[form](), text.tgt).value for form in FORMS}
+            scores.append({"model": model, "split": split, **bleus})
+        measured, [told] = race(runs, [("int8", "float32")], minutes / 2 / len(MODELS))
+        speed = {form: len(text.src) / each.median for form, each in measured.items()}
         speeds.append({"model": model, **told.summary(), **speed})
     return {"scores": scores, "speeds": speeds}
-
-
-def apart(environment: dict[str, str], options: Sequence[object]) -> dict[str, list[dict[str, object]]]:
-    """Measure in a process of its own."""
-    command = [sys.executable, __file__, *map(str, options)]
-    return json.loads(subprocess.check_output(command, env=environment, text=True))
 
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
@@ -66,15 +56,12 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
 
     Raises ValueError on a processor without VNNI.
     """
-    raw = argparse.RawDescriptionHelpFormatter
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    options = plain_parser(__doc__)
     options.add_argument("--minutes", type=float, default=10, help="of the races (default %(default)s)")
-    options.add_argument("--sentences", type=int, help="the first of each split (default: all)")
     options.add_argument("--one", action="store_true", help="measure in this process")
-    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     options = options.parse_args(arguments)
     if options.one:
-        print(json.dumps(measure(options)))
+        print(json.dumps(measure(options.minutes)))
         return None
     if not torch.cpu.get_capabilities().get("avx512_vnni"):
         raise ValueError("this processor has no VNNI, so there is nothing to compare with")
@@ -87,11 +74,10 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
                 folder = Path(temporary) / model / form
                 to_ctranslate2(folder, ours.model, ours.src_tokenizer, ours.tgt_tokenizer, form)
                 sizes.setdefault(model, {})[form] = sum(file.stat().st_size for file in folder.iterdir())
-    flags = ["--one", "--minutes", options.minutes]
-    flags += ["--sentences", options.sentences] if options.sentences else []
-    environments = {"VNNI": dict(os.environ), "AVX2": kept_to("avx2")}
-    for name, environment in environments.items():
-        for what, rows in apart(environment, flags).items():
+    command = [sys.executable, __file__, "--one", "--minutes", str(options.minutes)]
+    for name, environment in (("VNNI", None), ("AVX2", kept_to("avx2"))):  # a process of its own each
+        told = json.loads(subprocess.check_output(command, env=environment, text=True))
+        for what, rows in told.items():
             found[what] += [{"instructions": name, **each} for each in rows]
     show(found)
     return write("quantization", options, {}, [], bytes=sizes, **found)
@@ -99,26 +85,17 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
 
 def show(found: dict[str, list[dict[str, object]]]) -> None:
     """Print two tables: BLEU, and sentences a second."""
-    rows = [
-        (
-            f"{each['model']}, {each['split']}",
-            each["instructions"],
-            *(f"{each[form]:.2f}" for form in FORMS),
-            f"{each['int8'] - each['float32']:+.2f}",
-        )
-        for each in sorted(found["scores"], key=lambda each: (each["model"], each["split"]))
-    ]
-    print_table(("BLEU", "instructions", *FORMS, "difference"), rows)
-    rows = [
-        (
-            each["model"],
-            each["instructions"],
-            *(f"{each[form]:,.0f}" for form in FORMS),
-            f"{each['ratio']:.2f} x ({each['low']:.2f} to {each['high']:.2f})",
-        )
-        for each in found["speeds"]
-    ]
-    print_table(("sentences/s", "instructions", *FORMS, "int8 against float32"), rows)
+    for what, digits, detail in (("scores", ".2f", "split"), ("speeds", ",.0f", "ratio")):
+        rows = [
+            [
+                each["model"],
+                each["instructions"],
+                *(format(each[form], digits) for form in FORMS),
+                each[detail],
+            ]
+            for each in sorted(found[what], key=lambda each: each["model"])
+        ]
+        print_table((what, "instructions", *FORMS, detail), rows)
 
 
 if __name__ == "__main__":

@@ -8,31 +8,32 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from timing import Comparison, Measured, seconds
 
-Candidate = TypeVar("Candidate")
 PEERS = ("annotated-transformer", "torch", "transformers", "ctranslate2", "x-transformers", "numpy")
 
 
-def parser(description: str, sizes: Sequence[str], rounds: int | None = None) -> argparse.ArgumentParser:
-    """The options that all scripts share, the first size by default; without `rounds`, a race's too."""
+def plain_parser(description: str) -> argparse.ArgumentParser:
+    """The options of every script that writes a record."""
     raw = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser(description=description, formatter_class=raw)
+    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
+    return options
+
+
+def parser(description: str, sizes: Sequence[str]) -> argparse.ArgumentParser:
+    """The options of every race, the first size by default."""
+    options = plain_parser(description)
     options.add_argument("--size", choices=sizes, default=sizes[0], help="of the model (default %(default)s)")
     options.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default %(default)s")
-    if rounds is None:
-        options.add_argument(
-            "--minutes", type=float, default=10, help="that a race may last (default %(default)s)"
-        )
-    until = "until the ratios are known, or its minutes are over" if rounds is None else "%(default)s"
-    options.add_argument("--rounds", type=int, default=rounds, help=f"of two turns each (default: {until})")
+    options.add_argument("--minutes", type=float, default=10, help="that it may last (default %(default)s)")
+    options.add_argument("--rounds", type=int, help="of two turns each (default: until the ratios are known)")
     options.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one a core")
-    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     return options
 
 
@@ -42,13 +43,6 @@ def set_up(options: argparse.Namespace) -> torch.device:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("there is no cuda device here; use --device cpu")
     return torch.device(options.device)
-
-
-def selected(candidates: Mapping[str, Candidate], only: Sequence[str] | None) -> dict[str, Candidate]:
-    """Those candidates that are asked for by name; all, where none is. Raises ValueError for another name."""
-    if unknown := sorted(set(only or ()) - candidates.keys()):
-        raise ValueError(f"there is no candidate {unknown[0]!r}, only {', '.join(candidates)}")
-    return {name: each for name, each in candidates.items() if only is None or name in only}
 
 
 def write(
@@ -73,10 +67,15 @@ def write(
         "candidates": {name: each.summary() for name, each in measured.items()},
         "comparisons": [comparison.summary() for comparison in comparisons],
     }
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    save(record, options.json)
     return record
+
+
+def save(record: dict[str, object], path: Path | None) -> None:
+    """Write a record as JSON, if there is where to."""
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def machine() -> dict[str, object]:
@@ -97,10 +96,8 @@ def machine() -> dict[str, object]:
 def commit() -> str | None:
     """The commit that is checked out here; None where this is no checkout, or there is no git."""
     asked = ["git", "-C", Path(__file__).parent, "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    with suppress(OSError):
+        return subprocess.run(asked, capture_output=True, text=True).stdout.strip() or None
 
 
 def processor() -> str:
@@ -146,12 +143,9 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Columns as wide as they need to be, the first to the left, the others to the right."""
     cells = [[str(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        first, *rest = (
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        print("  ".join([first, *rest]).rstrip())
+    for first, *rest in cells:
+        right = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+        print("  ".join([first.ljust(widths[0]), *right]).rstrip())
 
 
 def main(run: Callable[[Sequence[str] | None], object]) -> None:

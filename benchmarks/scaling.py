@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import torch
 from report import main, parser, print_table, set_up, synchronized, write
-from timing import Measured, check_agreement, in_turns
+from timing import Measured, check_agreement, race
 from torch import Tensor
 from workload import CONFIGS
 
@@ -25,6 +25,9 @@ from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 
 CACHED, UNCACHED = "with the cache", "without"
+LENGTHS = {CACHED: [32, 64, 128, 256, 512], UNCACHED: [32, 64, 128]}
+ROWS = 16  # sentences side by side
+GOAL = 1.2  # the exponent to stay below
 Decode = Callable[[EncoderDecoder, Tensor, int], Tensor]
 
 
@@ -45,6 +48,9 @@ def uncached(model: EncoderDecoder, src: Tensor, length: int) -> Tensor:
     return tokens
 
 
+WAYS: dict[str, Decode] = {CACHED: cached, UNCACHED: uncached}
+
+
 def exponent(measured: Mapping[int, Measured], turns: slice = slice(None)) -> float:
     """The power of the length with which the time grows, over the turns given."""
     times = [median(each.turns[turns]) for each in measured.values()]
@@ -53,34 +59,27 @@ def exponent(measured: Mapping[int, Measured], turns: slice = slice(None)) -> fl
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     """Measure, print and record."""
-    options = parser(__doc__, tuple(CONFIGS), rounds=2)
-    options.add_argument("--rows", type=int, default=16, help="sentences side by side (default %(default)s)")
-    options.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
-    options.add_argument("--uncached", type=int, default=128, help="longest without the cache")
-    options.add_argument("--goal", type=float, default=1.2, help="the exponent to stay below")
-    options = options.parse_args(arguments)
+    options = parser(__doc__, tuple(CONFIGS)).parse_args(arguments)
     device, config = set_up(options), CONFIGS[options.size]
     torch.manual_seed(0)
     model = EncoderDecoder.from_config(config).to(device)
-    src = torch.randint(4, config.src_vocab, (options.rows, 20), device=device)
-    check_agreement({name: make(model, src, options.lengths[0]).tolist() for name, make in WAYS.items()})
-    lengths = {CACHED: options.lengths, UNCACHED: [n for n in options.lengths if n <= options.uncached]}
+    src = torch.randint(4, config.src_vocab, (ROWS, 20), device=device)
+    check_agreement({name: make(model, src, 32).tolist() for name, make in WAYS.items()})
     rounds = {
-        f"{name}, {n}": synchronized(partial(WAYS[name], model, src, n), device)
-        for name in WAYS
-        for n in lengths[name]
+        f"{name}, {n}": synchronized(partial(make, model, src, n), device)
+        for name, make in WAYS.items()
+        for n in LENGTHS[name]
     }
-    measured = in_turns(rounds, options.rounds, warm_up=0)
-    found = {name: {n: measured[f"{name}, {n}"] for n in lengths[name]} for name in WAYS}
-    exponents = {
-        name: [exponent(each, turns) for turns in (slice(None), slice(0, None, 2), slice(1, None, 2))]
-        for name, each in found.items()
-        if len(each) > 1
-    }
-    refuse_noise(exponents[CACHED], options.goal)
+    measured, _ = race(rounds, [], rounds=options.rounds or 2, warm_up=0)
+    found = {name: {n: measured[f"{name}, {n}"] for n in LENGTHS[name]} for name in WAYS}
+    turns = slice(None), slice(0, None, 2), slice(1, None, 2)
+    exponents = {name: [exponent(each, some) for some in turns] for name, each in found.items()}
+    whole, first, second = exponents[CACHED]
+    if abs(first - second) >= abs(whole - GOAL):
+        raise ValueError(f"too noisy: two runs give {first:.3f} and {second:.3f}, the goal is {GOAL}")
     record = write("scaling", options, measured, [], exponents=exponents)
     rows = [
-        (name, n, f"{each.median / n / options.rows * 1e6:,.1f}", f"{each.spread:.1%}")
+        (name, n, f"{each.median / n / ROWS * 1e6:,.1f}", f"{each.spread:.1%}")
         for name, group in found.items()
         for n, each in group.items()
     ]
@@ -88,16 +87,6 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     for name, (all_turns, *runs) in exponents.items():
         print(f"{name}: length^{all_turns:.3f} (its two runs: {runs[0]:.3f}, {runs[1]:.3f})")
     return record
-
-
-WAYS: dict[str, Decode] = {CACHED: cached, UNCACHED: uncached}
-
-
-def refuse_noise(exponents: Sequence[float], goal: float) -> None:
-    """Raise ValueError where the two runs' exponents are further apart than the whole is from the goal."""
-    whole, first, second = exponents
-    if abs(first - second) >= abs(whole - goal):
-        raise ValueError(f"too noisy: two runs give {first:.3f} and {second:.3f}, the goal is {goal}")
 
 
 if __name__ == "__main__":

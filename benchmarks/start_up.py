@@ -8,18 +8,15 @@ command to its end, with the model saved: first with an empty `--cache`, then ag
 that share it. Memory is the most that any one process of the command had.
 """
 
-import argparse
-import json
 import os
 import random
-import shutil
 import sys
-import tempfile
 import time
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from report import machine
+from report import machine, plain_parser, save
 
 from annotated.data import load_corpus
 
@@ -70,22 +67,15 @@ def run(folder: Path, count: int) -> dict[str, object]:
 
 
 def main() -> None:
-    raw = argparse.RawDescriptionHelpFormatter
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    options = plain_parser(__doc__)
     options.add_argument("--pairs", type=int, nargs="+", default=SIZES, help="sizes (default %(default)s)")
-    options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     given = options.parse_args()
     results = []
     for count in given.pairs:
-        folder = Path(tempfile.mkdtemp())
-        try:
-            results.append(run(folder, count))
-        finally:
-            shutil.rmtree(folder)
+        with TemporaryDirectory() as folder:
+            results.append(run(Path(folder), count))
         print(results[-1], flush=True)
-    if given.json:
-        record = {"question": "start-up", "machine": machine(), "results": results}
-        given.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    save({"question": "start-up", "machine": machine(), "results": results}, given.json)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 from math import comb, inf
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 
 from tqdm import tqdm
 
@@ -90,84 +90,57 @@ def compare(measured: Mapping[str, Measured], ours: str, peer: str) -> Compariso
     return Comparison(ours, peer, median(ratios), interval(ratios))
 
 
+def seconds(run: Callable[[], object]) -> float:
+    """How long a candidate takes by the clock on the wall."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
 def race(
     candidates: Mapping[str, Callable[[], object]],
     pairs: Sequence[tuple[str, str]],
-    minutes: float,
+    minutes: float = 0,
     rounds: int | None = None,
-    measure: Callable[[Callable[[], object]], float] | None = None,
+    measure: Callable[[Callable[[], object]], float] = seconds,
     warm_up: int = 1,
 ) -> tuple[dict[str, Measured], list[Comparison]]:
     """Run the candidates in rounds of two turns until every ratio is known to within `NARROW`.
 
     `pairs` are ours and a peer each. After `minutes`, but not before there are intervals, it ends all the
-    same, and says which ratio is known worst; with `rounds`, after so many. Who cannot run here is left out,
-    with its pairs. Raises as `in_turns`.
+    same, and says which ratio is known worst; with `rounds`, after so many. The second turn of a round has
+    the other order, so that nobody always comes first. `measure` runs a candidate and tells what that took,
+    first `warm_up` times for nothing. Who cannot run here is left out, with its pairs.
     """
-    started = time.monotonic()
-    for done, measured in enumerate(in_rounds(candidates, measure, warm_up, rounds), start=1):
-        found = [compare(measured, *pair) for pair in pairs if set(pair) <= measured.keys()]
-        worst = max(found, key=lambda each: each.width, default=None)
-        if rounds:
-            continue
-        if worst is None or worst.width <= NARROW:
-            break
-        spent = time.monotonic() - started
-        if worst.bounds and spent * (done + 1) / done > 60 * minutes:
-            print(f"{minutes:.3g} minutes are over; least is known of {worst.peer}: {worst}", file=sys.stderr)
-            break
-    return measured, found
-
-
-def in_turns(
-    candidates: Mapping[str, Callable[[], object]],
-    rounds: int,
-    measure: Callable[[Callable[[], object]], float] | None = None,
-    warm_up: int = 1,
-) -> dict[str, Measured]:
-    """Run every candidate `warm_up` times unmeasured, then in so many rounds.
-
-    `measure` runs a candidate and tells what that took; by default, seconds. Who cannot run here is left out.
-    Raises ValueError for less than one round, and where no candidate is left.
-    """
-    *_, measured = in_rounds(candidates, measure, warm_up, rounds)
-    return measured
-
-
-def in_rounds(
-    candidates: Mapping[str, Callable[[], object]],
-    measure: Callable[[Callable[[], object]], float] | None,
-    warm_up: int,
-    rounds: int | None,
-) -> Iterator[dict[str, Measured]]:
-    """What was measured after each round of two turns; without `rounds`, there is no last one.
-
-    The second turn has the other order, so that nobody always comes first.
-    """
-    if rounds is not None and rounds < 1:
-        raise ValueError(f"rounds must be at least 1, not {rounds}")
-    measure = measure or seconds
     left = dict(candidates)
     turns: dict[str, list[float]] = {name: [] for name in left}
-    total = rounds and (2 * rounds + warm_up) * len(left)
-    with tqdm(total=total, unit="run", disable=None, leave=False) as progress:
+    started = time.monotonic()
+    with tqdm(unit="run", disable=None, leave=False) as progress:
 
-        def run(name: str) -> float:
+        def turn(name: str, taken: list[float]) -> None:
             progress.set_postfix_str(name)
-            took = measure(left[name])
-            progress.update()
-            return took
-
-        for name in candidates:
             with leaving_out(left, name):
-                for _ in range(warm_up):
-                    run(name)
-        for _ in islice(count(), rounds):
-            for order in (1, -1):
-                for name in list(left)[::order]:
-                    with leaving_out(left, name):
-                        turns[name].append(run(name))
-            yield {name: Measured(turns[name]) for name in left}
+                taken.append(measure(left[name]))
+            progress.update()
+
+        for name in list(left) * warm_up:
+            if name in left:
+                turn(name, [])
+        for done in count(1):
+            for name in [*left, *reversed(left)]:
+                if name in left:
+                    turn(name, turns[name])
+            measured = {name: Measured(turns[name]) for name in left}
+            found = [compare(measured, *pair) for pair in pairs if set(pair) <= left.keys()]
+            worst = max(found, key=lambda each: each.width, default=None)
+            if done >= rounds if rounds else worst is None or worst.width <= NARROW:
+                break
+            spent = time.monotonic() - started
+            if not rounds and worst.bounds and spent * (done + 1) / done > 60 * minutes:
+                told = f"{minutes:.3g} minutes are over; least is known of {worst.peer}: {worst}"
+                print(told, file=sys.stderr)
+                break
+    return measured, found
 
 
 @contextmanager
@@ -185,22 +158,14 @@ def leaving_out(candidates: dict[str, object], name: str) -> Iterator[None]:
             raise ValueError("no candidate is left") from error
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """How long a candidate takes by the clock on the wall."""
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
-
-
-def check_equal(values: Mapping[str, float], tolerance: Mapping[str, float] | float) -> None:
+def check_equal(values: Mapping[str, float], tolerance: Callable[[str], float] = lambda _: 1e-4) -> None:
     """Refuse to race candidates that do not compute the same: each value is held to the first one.
 
-    `tolerance` is relative, one for all or one for each. Raises ValueError naming who is off.
+    `tolerance` is each one's, relative. Raises ValueError naming who is off.
     """
     first, expected = next(iter(values.items()))
     for name, value in values.items():
-        allowed = tolerance if isinstance(tolerance, float) else tolerance[name]
-        if not abs(value - expected) <= allowed * abs(expected):
+        if not abs(value - expected) <= tolerance(name) * abs(expected):
             raise ValueError(f"not the same computation: {name} gives {value:.6g}, {first} {expected:.6g}")
 
 
@@ -212,10 +177,9 @@ def check_agreement(found: Mapping[str, list], least: float = 0.99) -> dict[str,
     first, expected = next(iter(found.items()))
     shares = {}
     for name, answers in found.items():
-        equal = sum(a == b for a, b in zip(answers, expected, strict=True))
-        shares[name] = equal / len(expected)
-        if shares[name] < least:
+        share = shares[name] = fmean(a == b for a, b in zip(answers, expected, strict=True))
+        if share < least:
             raise ValueError(
-                f"not the same computation: {name} and {first} agree on {shares[name]:.1%} of their answers"
+                f"not the same computation: {name} and {first} agree on {share:.1%} of their answers"
             )
     return shares

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from report import main, matmul_rate, parser, print_table, selected, set_up, synchronized, write
+from report import main, matmul_rate, parser, print_table, set_up, synchronized, write
 from timing import race
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -46,7 +46,6 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     options.add_argument("--compile", action="store_true", help="torch.compile for ours and PyTorch's")
     options.add_argument("--tokens", type=int, default=2048, help="positions a batch (default %(default)s)")
     options.add_argument("--batches", type=int, default=4, help="in a round (default %(default)s)")
-    options.add_argument("--only", nargs="+", metavar="NAME", help="these candidates")
     options = options.parse_args(arguments)
     device, bf16 = set_up(options), options.precision == "bf16"
     config = CONFIGS[options.size]
@@ -55,7 +54,7 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     batches = [b.to(device) for b in random_batches(config, options.tokens, options.batches)]
     makers = candidates(model, device, bf16, options.compile)
     best = list(makers)[-1]
-    trainees = {name: make() for name, make in selected(makers, options.only).items()}
+    trainees = {name: make() for name, make in makers.items()}
     check(trainees, batches[0])
     with count_operations() as counter:
         Trainee(model, ours(model)).step(batches[0])  # and then the rest, by their positions
@@ -67,7 +66,7 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
             trainee.step(batch)
 
     rounds = {name: synchronized(partial(train, trainee), device) for name, trainee in trainees.items()}
-    pairs = [(best, name) for name in rounds if best in rounds and name != best]
+    pairs = [(best, name) for name in rounds if name != best]
     measured, comparisons = race(rounds, pairs, options.minutes, options.rounds)
     bounds = {"float32": matmul_rate(device), "bf16": matmul_rate(device, torch.bfloat16)}
     tokens = sum(batch.ntokens for batch in batches)

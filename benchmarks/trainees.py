@@ -64,7 +64,7 @@ def readable(model: EncoderDecoder) -> Loss:
     """The forms to be read: attention step by step, all log-probabilities, `LabelSmoothing`."""
     for module in model.modules():
         if isinstance(module, MultiHeadedAttention):
-            module.attend = partial(attend_step_by_step, module)
+            module.attend = lambda q, k, v, mask, module=module: attention(q, k, v, mask, module.dropout)[0]
     compute = SimpleLossCompute(model.generator, LabelSmoothing(model.config.tgt_vocab, PAD))
 
     def loss(batch: Batch) -> Tensor:
@@ -72,13 +72,6 @@ def readable(model: EncoderDecoder) -> Loss:
         return compute(states, batch.tgt_y, 1)[1]
 
     return loss
-
-
-def attend_step_by_step(
-    module: MultiHeadedAttention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
-) -> Tensor:
-    """Equation 1 by `attention` in place of the fused kernel."""
-    return attention(q, k, v, mask, module.dropout)[0]
 
 
 def ours(model: nn.Module, compiled: bool = False) -> Loss:
@@ -192,24 +185,12 @@ def sublayers(layer: nn.Module) -> list[tuple[nn.Module, nn.LayerNorm]]:
     return list(zip([*attentions, layer.feed_forward], norms, strict=True))
 
 
-def peer_trainee(
-    kind: Callable[[EncoderDecoder], nn.Module],
-    make_loss: Callable[[nn.Module, bool], Loss],
-    model: EncoderDecoder,
-    compiled: bool = False,
-    **settings: object,
-) -> Trainee:
-    """A peer's model, with the weights of ours, in training."""
-    peer = kind(model)
-    return Trainee(peer, make_loss(peer, compiled), **settings)
-
-
 # Embeddings, the linear map to logits and fused Adam are the same for all; stacks and loss differ.
-PEERS: dict[str, Callable[..., Trainee]] = {
-    TORCH: partial(peer_trainee, TorchModel, plain),
-    TORCH_OUR_LOSS: partial(peer_trainee, TorchModel, ours),
-    XT_AS_IT_COMES: partial(peer_trainee, partial(XModel, flash=False), plain),
-    XT: partial(peer_trainee, partial(XModel, flash=True), plain),
+PEERS = {
+    TORCH: (TorchModel, plain),
+    TORCH_OUR_LOSS: (TorchModel, ours),
+    XT_AS_IT_COMES: (partial(XModel, flash=False), plain),
+    XT: (partial(XModel, flash=True), plain),
 }
 
 
@@ -224,27 +205,34 @@ def halves(device: torch.device) -> dict[str, Callable[[], AbstractContextManage
 def candidates(
     model: EncoderDecoder, device: torch.device, bf16: bool = False, compiled: bool = False
 ) -> dict[str, Callable[[], Trainee]]:
-    """How to make each of them, all from a copy of the same weights."""
-    copy = partial(deepcopy, model)
+    """How to make each of them, all from a copy of the same weights; the last is ours at its best."""
+
+    def maker(
+        kind: Callable[[EncoderDecoder], nn.Module], loss: Callable[[nn.Module], Loss], **settings: object
+    ) -> Callable[[], Trainee]:
+        def make() -> Trainee:
+            trained = kind(deepcopy(model))
+            return Trainee(trained, loss(trained), **settings)
+
+        return make
+
     peers = {
-        name: partial(make, compiled=compiled)
-        for name, make in PEERS.items()
+        name: (kind, partial(loss, compiled=compiled))
+        for name, (kind, loss) in PEERS.items()
         if not name.startswith(XT) or installed(XT)
     }
-    steps: dict[str, Callable[[EncoderDecoder], Trainee]] = {
-        **peers,
-        "readable forms": lambda m: Trainee(m, readable(m), fused=False),
-        "+ fused Adam": lambda m: Trainee(m, readable(m)),
-        OURS: lambda m: Trainee(m, ours(m, compiled)),  # the last step: the chunked loss
-    }
-    if bf16:
-        steps = {**peers, OURS: steps[OURS]}
-        for way, precision in halves(device).items():
-            half = {"precision": precision, "tolerance": 2e-2}
-            steps |= {f"{name}, {way}": partial(make, **half) for name, make in peers.items()}
-        half = {"precision": partial(half_precision, device), "tolerance": 2e-2}
-        steps[f"{OURS}, bf16"] = lambda m: Trainee(m, ours(m, compiled), **half)
-    return {name: lambda make=make: make(copy()) for name, make in steps.items()}
+    own = partial(maker, lambda copy: copy)
+    fast = partial(ours, compiled=compiled)
+    found = {name: maker(*parts) for name, parts in peers.items()}
+    if not bf16:
+        found |= {"readable forms": own(readable, fused=False), "+ fused Adam": own(readable)}
+        return found | {OURS: own(fast)}  # the last step: the chunked loss
+    found[OURS] = own(fast)
+    for way, precision in halves(device).items():
+        half = {"precision": precision, "tolerance": 2e-2}
+        found |= {f"{name}, {way}": maker(*parts, **half) for name, parts in peers.items()}
+    half = {"precision": partial(half_precision, device), "tolerance": 2e-2}
+    return found | {f"{OURS}, bf16": own(fast, **half)}
 
 
 def check(trainees: dict[str, Trainee], batch: Batch) -> None:
@@ -258,4 +246,4 @@ def check(trainees: dict[str, Trainee], batch: Batch) -> None:
             slopes[name] = trainees[name].slope(batch)
     for part in range(2):
         values = {name: slope[part] for name, slope in slopes.items()}
-        check_equal(values, {name: trainee.tolerance for name, trainee in trainees.items()})
+        check_equal(values, lambda name: trainees[name].tolerance)

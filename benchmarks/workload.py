@@ -17,9 +17,8 @@ CONFIGS = {
     "small": TransformerConfig(SUBWORDS, SUBWORDS, N=3, d_model=256, d_ff=1024, h=4, dropout=0.1),
     "base": TransformerConfig.base(PAPER, PAPER),
     "big": TransformerConfig.big(PAPER, PAPER, dropout=0.1),
-    "toy": TransformerConfig(
-        100, 100, N=1, d_model=16, d_ff=32, h=2, dropout=0.1
-    ),  # shows that a script runs
+    # Shows that a script runs.
+    "toy": TransformerConfig(100, 100, N=1, d_model=16, d_ff=32, h=2, dropout=0.1),
 }
 
 
