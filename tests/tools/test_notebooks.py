@@ -90,7 +90,6 @@ SOURCE_FAULTS = [
     ("too long", notebook_text("# %%\n" + lines(26))),
     ("too long", notebook_text("# %%\nclass A:\n    x = 1\n" + lines(26))),
     ("too long", notebook_text("# %%\n" + 2 * ("class A:\n" + "    x = 1\n" * 13))),
-    ("semicolon", notebook_text("# %%\n1 + 1;\n")),
     ("metadata", notebook_text('# %% tags=["nbval-skip"]\nx = 1\n')),
     ("metadata", notebook_text('# %% tags=["raises-exception"]\nx = 1\n')),
     ("metadata", notebook_text("# %%\n# NBVAL_IGNORE_OUTPUT\nx = 1\n")),

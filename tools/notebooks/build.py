@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +28,18 @@ from nbformat import NotebookNode
 from traitlets import default
 
 from address import find_repository
+from annotated.files import replacing
 from figures import prefix, svg_path, take_svgs
-from folds import TITLE
-from pairs import METADATA, Fault, check_folder, check_pair, find_sources, read_built, read_source, translated
+from pairs import (
+    METADATA,
+    Fault,
+    check_folder,
+    check_pair,
+    find_sources,
+    read_source,
+    translated,
+    with_outputs,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
@@ -60,7 +68,7 @@ def build(source: Path) -> Path:
     execute(notebook, source)
     target = source.with_suffix(".ipynb")
     write_svgs(source, take_svgs(notebook))
-    write_atomically(target, nbformat.writes(notebook) + "\n")
+    write_atomically(target, notebook)
     return target
 
 
@@ -102,13 +110,10 @@ def execute(notebook: NotebookNode, source: Path) -> None:
 def refresh(source: Path) -> bool:
     """Bring the `.ipynb` up to its source without executing it; False if its code differs."""
     target = source.with_suffix(".ipynb")
-    built, notebook = read_built(target), read_source(source)
-    old, new = ([cell for cell in n.cells if cell.cell_type == "code"] for n in (built, notebook))
-    if [TITLE.sub("", cell.source) for cell in old[1:]] != [TITLE.sub("", cell.source) for cell in new[1:]]:
+    try:
+        write_atomically(target, with_outputs(source, target))
+    except ValueError:
         return False
-    for cell, executed in zip(new, old, strict=True):
-        cell.outputs, cell.execution_count = executed.outputs, executed.execution_count
-    write_atomically(target, nbformat.writes(notebook) + "\n")
     return True
 
 
@@ -137,17 +142,10 @@ def explain(notebook: NotebookNode, source: Path, index: int, error: Exception) 
     return f"{source.name}, cell {index + 1} of {len(notebook.cells)} failed:\n\n{cell.source}\n\n{reason}"
 
 
-def write_atomically(target: Path, text: str) -> None:
+def write_atomically(target: Path, notebook: NotebookNode) -> None:
     """Write under another name and rename, so that nobody ever finds half a file."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(name, 0o644)  # mkstemp keeps its files from everybody else
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with replacing(target) as partial:
+        partial.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8", newline="\n")
 
 
 def edited_by_hand(source: Path) -> bool:
@@ -189,7 +187,7 @@ def write_translations(source: Path) -> None:
     """Write the translations of a lesson anew, with its outputs."""
     for path in source.parent.glob(f"[a-z][a-z]/{source.name}"):
         try:
-            write_atomically(path.with_suffix(".ipynb"), nbformat.writes(translated(path)) + "\n")
+            write_atomically(path.with_suffix(".ipynb"), translated(path))
         except ValueError as error:
             say(f"{path}: {error}; bring it there, then build.py --text {source.stem}")
 

@@ -6,7 +6,7 @@ A check yields (cell, name, detail) for each fault. Cells count from 1; 0 is the
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nbformat import NotebookNode
 
@@ -45,13 +45,6 @@ def short_cells(source: NotebookNode) -> Findings:
         rest = length - sum(node.end_lineno - node.lineno + 1 for node in classes)
         if length > LONGEST_CELL and (len(classes) != 1 or rest > LONGEST_CELL):
             yield position, "too long", f"{length} lines; {LONGEST_CELL} are the most, unless it is one class"
-
-
-def no_semicolon(source: NotebookNode) -> Findings:
-    """nbval sees the output that a closing semicolon hides, and fails."""
-    for position, cell in code_cells(source):
-        if cell.source.endswith(";"):
-            yield position, "semicolon", "end the cell with plt.show(), or give the value to _"
 
 
 def known_metadata(source: NotebookNode) -> Findings:
@@ -114,27 +107,12 @@ def held_numbers(built: NotebookNode) -> Findings:
         if any(ABOUT in text for text in texts):
             checks = [cell.source, below.source if below is not None and fold_of(below) == CHECK else ""]
             if not any(map(_asserts, checks)):
-                yield (
-                    position,
-                    "about, no assert",
-                    f"assert the range of what {ABOUT} stands for, here or below",
-                )
+                detail = f"assert the range of what {ABOUT} stands for, here or below"
+                yield position, "about, no assert", detail
 
 
-SOURCE_CHECKS: list[Callable[[NotebookNode], Findings]] = [
-    plain_python,
-    short_cells,
-    no_semicolon,
-    known_metadata,
-    ignored_cells,
-    typed_truths,
-]
-BUILT_CHECKS: list[Callable[[NotebookNode], Findings]] = [
-    executed_in_order,
-    clean_outputs,
-    held_numbers,
-    check_figures,
-]
+SOURCE_CHECKS = [plain_python, short_cells, known_metadata, ignored_cells, typed_truths]
+BUILT_CHECKS = [executed_in_order, clean_outputs, held_numbers, check_figures]
 
 
 def code_cells(notebook: NotebookNode) -> Iterator[tuple[int, NotebookNode]]:
@@ -165,11 +143,8 @@ def _strings(source: str) -> list[str]:
     """The strings in the code, f-strings in pieces, docstrings left out."""
     found = nodes(source)
     alone = {id(node.value) for node in found if isinstance(node, ast.Expr)}
-    return [
-        n.value
-        for n in found
-        if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in alone
-    ]
+    constants = [n.value for n in found if isinstance(n, ast.Constant) and id(n) not in alone]
+    return [value for value in constants if isinstance(value, str)]
 
 
 def _texts(output: NotebookNode) -> list[str]:

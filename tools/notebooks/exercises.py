@@ -7,6 +7,7 @@ The cells follow each other: markdown that says "Exercise", then code cells tagg
 import ast
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from nbformat import NotebookNode
@@ -36,14 +37,10 @@ def role(cell: NotebookNode) -> str:
 
 def groups(notebook: NotebookNode) -> Iterator[tuple[int, int]]:
     """Where each run of an exercise's cells begins and ends, as a slice of the notebook's cells."""
-    roles = [role(cell) for cell in notebook.cells] + [""]
-    begin = None
-    for index, name in enumerate(roles):
-        if name and begin is None:
-            begin = index
-        elif not name and begin is not None:
-            yield begin, index
-            begin = None
+    for inside, run in groupby(enumerate(notebook.cells), key=lambda each: bool(role(each[1]))):
+        indices = [index for index, _ in run]
+        if inside:
+            yield indices[0], indices[-1] + 1
 
 
 def exercises(notebook: NotebookNode) -> list[Exercise]:
@@ -67,9 +64,8 @@ def head(notebook: NotebookNode) -> str:
         elif cell.cell_type == "code" and above:
             code.append(cell.source)
         elif cell.cell_type == "code" and not role(cell):
-            imports += [
-                ast.unparse(n) for n in nodes(cell.source) if isinstance(n, ast.Import | ast.ImportFrom)
-            ]
+            found = nodes(cell.source)
+            imports += [ast.unparse(n) for n in found if isinstance(n, ast.Import | ast.ImportFrom)]
     return "\n".join([*code, *imports])
 
 
@@ -85,11 +81,8 @@ def check_exercises(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
         elif TEST in roles and not MARKED.search(question.source):
             yield begin, "unmarked", "an exercise with a test begins **Exercise n (easy|medium|hard).**"
         if not ORDER.fullmatch("".join(f"{name} " for name in roles)):
-            yield (
-                begin + 1,
-                "order",
-                f"first {STUB}, if any, then {SOLUTION}, then {TEST}, if any; not {roles}",
-            )
+            detail = f"first {STUB}, if any, then {SOLUTION}, then {TEST}, if any; not {roles}"
+            yield begin + 1, "order", detail
     yield from needed_solutions(source)
 
 

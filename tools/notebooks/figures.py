@@ -69,9 +69,8 @@ def draw_chart(spec: NotebookNode) -> str:
     import vl_convert
 
     vl_convert.register_font_directory(str(Path(matplotlib.get_data_path(), "fonts/ttf")))
-    return vl_convert.vegalite_to_svg(
-        spec, vl_version=altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-    )
+    version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    return vl_convert.vegalite_to_svg(spec, vl_version=version)
 
 
 def prefix(notebook: str) -> str:

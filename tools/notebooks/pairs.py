@@ -70,8 +70,7 @@ def _clean(cell: NotebookNode, seen: Counter[str]) -> NotebookNode:
     source = TITLE.sub("", cell.source.strip("\n"))
     digest = hashlib.sha256(f"{cell.cell_type}\n{source}".encode()).hexdigest()[:12]
     seen[digest] += 1
-    new = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}.get(cell.cell_type)
-    make = new or nbformat.v4.new_raw_cell
+    make = getattr(nbformat.v4, f"new_{cell.cell_type}_cell")
     metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
     made = make(source, id=f"{digest}-{seen[digest]}", metadata=metadata)
     fold(made)
@@ -84,66 +83,71 @@ def attach(cell: NotebookNode) -> None:
     """Put the PNG of each drawing that the text shows into the cell, and let the text show that."""
     if drawings := DRAWING.findall(cell.source):
         cell.source = DRAWING.sub(r"](attachment:\1.png)", cell.source)
-        pictures = {f"{name}.png": (IMAGES / f"{name}.png").read_bytes() for name in drawings}
-        cell.attachments = nbformat.from_dict(
-            {name: {"image/png": base64.b64encode(png).decode()} for name, png in pictures.items()}
-        )
+        pictures = {name: base64.b64encode((IMAGES / f"{name}.png").read_bytes()) for name in drawings}
+        attached = {f"{name}.png": {"image/png": png.decode()} for name, png in pictures.items()}
+        cell.attachments = nbformat.from_dict(attached)
 
 
 def find_sources(folder: Path) -> dict[str, Path]:
     """Return the notebooks' sources by name: lessons in the order of the series, then `evidence/...`."""
-    lessons = sorted(folder.glob("[0-9][0-9]_*.py"))
-    evidence = sorted((folder / "evidence").glob("[a-z]*.py"))
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in [*lessons, *evidence]}
+    return find(folder, "[0-9][0-9]_*.py", "evidence/[a-z]*.py")
 
 
 def find_translations(folder: Path) -> dict[str, Path]:
     """Return the translated lessons' sources by name, such as `zh/00_start_here`."""
-    paths = sorted(folder.glob("[a-z][a-z]/[0-9][0-9]_*.py"))
+    return find(folder, "[a-z][a-z]/[0-9][0-9]_*.py")
+
+
+def find(folder: Path, *patterns: str) -> dict[str, Path]:
+    """Return the files below a folder by their names, without what stands behind the dot."""
+    paths = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+
+
+def with_outputs(source: Path, executed: Path) -> NotebookNode:
+    """Read a source, with the outputs of an executed notebook. Raises ValueError where its code is other.
+
+    First cells may differ: the project's address stands in them.
+    """
+    notebook = read_source(source)
+    own, theirs = ([c for c in n.cells if c.cell_type == "code"] for n in (notebook, read_built(executed)))
+    for number, (cell, done) in enumerate(zip_longest(own, theirs)):
+        code = [each and TITLE.sub("", each.source) for each in (cell, done)]
+        if None in code or (number and code[0] != code[1]):
+            raise ValueError(f"code cell {number + 1} is not that of {executed.name}")
+        cell.outputs, cell.execution_count = done.outputs, done.execution_count
+    return notebook
 
 
 def translated(source: Path) -> NotebookNode:
     """Read a translation's source, with the lesson's outputs. Raises ValueError where its code is other."""
-    lesson = read_built(source.parents[1] / f"{source.stem}.ipynb")
-    notebook = read_source(source)
-    own, theirs = ([cell for cell in n.cells if cell.cell_type == "code"] for n in (notebook, lesson))
-    for number, (cell, executed) in enumerate(zip_longest(own, theirs), start=1):
-        if cell is None or executed is None or cell.source != executed.source:
-            raise ValueError(f"code cell {number} is not that of the lesson")
-        cell.outputs, cell.execution_count = executed.outputs, executed.execution_count
-    return notebook
+    return with_outputs(source, source.parents[1] / f"{source.stem}.ipynb")
 
 
 def check_translation(source: Path, folder: Path) -> list[Fault]:
     """Every fault of a translation: of its code, its links, and its .ipynb."""
-    name = source.relative_to(folder).with_suffix("").as_posix()
+    name = f"{source.parent.name}/{source.stem}"
     try:
-        same = nbformat.writes(translated(source)) + "\n" == source.with_suffix(".ipynb").read_text(
-            encoding="utf-8"
-        )
+        text, built = nbformat.writes(translated(source)), source.with_suffix(".ipynb").read_text("utf-8")
     except (ValueError, FileNotFoundError) as error:
         return [Fault(name, 0, "translation", str(error))]
-    faults = [] if same else [Fault(name, 0, "not built", f"build.py {source.stem} writes another .ipynb")]
+    detail = f"build.py {source.stem} writes another .ipynb"
+    faults = [Fault(name, 0, "not built", detail)] if text + "\n" != built else []
     return faults + [Fault(name, *finding) for finding in links(source, folder)]
 
 
 def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> list[Fault]:
     """Check all notebooks of a folder, or those named; `repository` is the project's address, or empty."""
     sources = find_sources(folder)
-    built = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in sorted([*folder.glob("*.ipynb"), *(folder / "evidence").glob("*.ipynb")])
-    }
+    built = find(folder, "*.ipynb", "evidence/*.ipynb")
     wanted = [name for name in sorted({**sources, **built}) if not names or name in names]
     if not wanted:
         return [Fault(str(folder), 0, "no notebooks", "there is nothing to check")]
     faults = []
     for name in wanted:
         if name not in sources:
-            faults.append(
-                Fault(name, 0, "no source", f"there is no {name}.py: write it, or remove the .ipynb")
-            )
+            detail = f"there is no {name}.py: write it, or remove the .ipynb"
+            faults.append(Fault(name, 0, "no source", detail))
         elif name not in built:
             faults.append(Fault(name, 0, "not built", f"no {name}.ipynb: make notebooks ONLY={name}"))
         else:
@@ -157,18 +161,17 @@ def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fau
     """Every fault of one notebook: of its source, and of the executed file against it."""
     name = name_of(source_path)
     source = read_source(source_path)
-    faults = [Fault(name, *finding) for check in SOURCE_CHECKS for finding in check(source)]
-    if not is_evidence(source_path):
-        found = [*check_exercises(source), *check_lesson(source)]
-        faults += [Fault(name, *finding) for finding in found]
-    faults += [Fault(name, *finding) for finding in starts_with(source, repository, name)]
+    lesson = [] if is_evidence(source_path) else [check_exercises, check_lesson]
+    found = [finding for check in (*SOURCE_CHECKS, *lesson) for finding in check(source)]
+    found += starts_with(source, repository, name)
     try:
         built = read_built(built_path)
     except ValueError as error:
-        return [*faults, Fault(name, 0, "unreadable", str(error))]
-    faults += [Fault(name, *finding) for finding in same_cells(source, built)]
-    faults += [Fault(name, *finding) for finding in check_svgs(built, source_path)]
-    return faults + [Fault(name, *finding) for check in BUILT_CHECKS for finding in check(built)]
+        found.append((0, "unreadable", str(error)))
+    else:
+        found += [*same_cells(source, built), *check_svgs(built, source_path)]
+        found += [finding for check in BUILT_CHECKS for finding in check(built)]
+    return [Fault(name, *finding) for finding in found]
 
 
 def name_of(path: Path) -> str:

@@ -25,6 +25,7 @@ NOTEBOOKS = ROOT / "notebooks"
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
 exercise; where a test follows, it passes when you are done. Until then its cell ends in an error, and those
 below it run all the same. The solutions are in the notebook of the same name under `notebooks/`."""
+STOP = re.compile(r"(raise NotImplementedError)$", re.MULTILINE)
 ON = "raises-exception"  # the tag of a cell whose error does not stop those below
 
 
@@ -37,9 +38,7 @@ def student_edition(notebook: NotebookNode) -> NotebookNode:
         if not any(role(cell) == STUB for cell in kept):
             kept.insert(0, nbformat.v4.new_code_cell(id=f"{notebook.cells[begin].id}-empty"))
         for cell in kept:
-            cell.source = re.sub(
-                r"(raise NotImplementedError)$", r'\1("your code here")', cell.source, flags=re.M
-            )
+            cell.source = STOP.sub(r'\1("your code here")', cell.source)
             cell.outputs, cell.execution_count = [], None
             cell.metadata.tags = [*cell.metadata.get("tags", []), ON]
         cells += kept

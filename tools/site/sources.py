@@ -1,6 +1,7 @@
 """What the pages are made of: the notebooks, and pages with places to fill."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -15,22 +16,18 @@ def fill(page: Path, **texts: str) -> None:
     page.write_text(content, encoding="utf-8")
 
 
-def notebooks(root: Path) -> list[tuple[Path, NotebookNode]]:
-    """Read the executed notebooks, in order, each with its path."""
-    paths = sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+Notebooks = list[tuple[Path, NotebookNode]]
+
+
+def read(root: Path, pattern: str) -> Notebooks:
+    """Read executed notebooks, in order, each with its path."""
+    paths = sorted((root / "notebooks").glob(pattern))
     return [(path, nbformat.read(path, as_version=4)) for path in paths]
 
 
-def evidence(root: Path) -> list[tuple[Path, NotebookNode]]:
-    """Read the executed notebooks that answer a question each, with their paths."""
-    paths = sorted((root / "notebooks/evidence").glob("*.ipynb"))
-    return [(path, nbformat.read(path, as_version=4)) for path in paths]
-
-
-def translations(root: Path) -> list[tuple[Path, NotebookNode]]:
-    """Read the translated lessons, with their paths."""
-    paths = sorted((root / "notebooks").glob("[a-z][a-z]/[0-9][0-9]_*.ipynb"))
-    return [(path, nbformat.read(path, as_version=4)) for path in paths]
+notebooks = partial(read, pattern="[0-9][0-9]_*.ipynb")  # the lessons
+evidence = partial(read, pattern="evidence/*.ipynb")
+translations = partial(read, pattern="[a-z][a-z]/[0-9][0-9]_*.ipynb")
 
 
 def title_of(notebook: NotebookNode) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from annotated import inside
 from annotated.translator import Translator, load_pretrained
-from sources import evidence, fill, notebooks, title_of
+from sources import Notebooks, evidence, fill, notebooks, title_of
 
 MODEL = "multi30k-en-de"
 SENTENCES = (
@@ -71,8 +71,8 @@ def write_start_page(root: Path, folder: Path) -> None:
     texts = {
         "FIRST": SENTENCES[0],
         "ROWS": translations(translator),
-        "SERIES": series(root),
-        "ANSWERS": questions(root),
+        "SERIES": listed(root, notebooks(root)),
+        "ANSWERS": listed(root, evidence(root)),
         "EVIDENCE": "\n".join(f"notebooks/evidence/{path.stem}" for path, _ in evidence(root)),
     }
     fill(folder / "index.md", **texts)
@@ -96,32 +96,20 @@ def write_watch(translator: Translator, folder: Path) -> None:
     (folder / "_extra/watch.html").write_text(page, encoding="utf-8")
 
 
-def series(root: Path) -> str:
-    """A table of the notebooks: each one's title, a link, and the sentence that it opens with."""
+def listed(root: Path, found: Notebooks) -> str:
+    """A table of notebooks: each one's title, a link, and the answer or the sentence that it opens with."""
     rows = ["| | |", "| --- | --- |"]
-    for path, notebook in notebooks(root):
-        opening = " ".join(notebook.cells[0].source.split()).split("**")[1:2]
-        rows.append(f"| [{title_of(notebook)}](notebooks/{path.name}) | {' '.join(opening)} |")
-    return "\n".join(rows)
-
-
-def questions(root: Path) -> str:
-    """A table of the evidence: each question, a link, and the answer that its notebook opens with."""
-    rows = ["| | |", "| --- | --- |"]
-    for path, notebook in evidence(root):
-        answer = notebook.cells[0].source.split("\n\n")[1]
-        rows.append(
-            f"| [{title_of(notebook)}](notebooks/evidence/{path.name}) | {' '.join(answer.split())} |"
-        )
+    for path, notebook in found:
+        opening = notebook.cells[0].source.split("\n\n")[1]
+        words = " ".join((opening.split("**")[1:2] or [opening])[0].split())
+        rows.append(f"| [{title_of(notebook)}]({path.relative_to(root).as_posix()}) | {words} |")
     return "\n".join(rows)
 
 
 def translations(translator: Translator) -> str:
     """Sentences with their translations, each a link, as lines of a table."""
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the same last bits on every machine, so the same page
     found = translator.translate([*SENTENCES, *BEYOND])
-    torch.set_num_threads(threads)
     return "\n".join(row(*pair) for pair in zip([*SENTENCES, *BEYOND], found, strict=True))
 
 

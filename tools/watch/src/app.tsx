@@ -34,7 +34,6 @@ interface Ready extends Running {
   folder: string | null; // that a model of the reader's own comes from
 }
 
-const NO_TRIES = {};
 const FOLDER = { webkitdirectory: true }; // in no standard, but in every browser of a desk
 
 export function App({ setting }: { setting: Setting }) {
@@ -77,11 +76,8 @@ export function App({ setting }: { setting: Setting }) {
   useLayoutEffect(() => {
     document.documentElement.lang = texts.code;
     document.title = texts.title;
-    for (const [place, text] of [
-      [".top h1", texts.heading],
-      [".top p", texts.about],
-    ])
-      document.querySelector(place)?.replaceChildren(text);
+    document.querySelector(".top h1")?.replaceChildren(texts.heading);
+    document.querySelector(".top p")?.replaceChildren(texts.about);
   }, [state.language]);
 
   const [, repaint] = useState(0);
@@ -138,21 +134,11 @@ export function App({ setting }: { setting: Setting }) {
 
   const own = ready?.folder != null;
   const computing = looks?.of === ready && looks?.asked !== asked && !trouble;
-  const opened = (model: PageModel) => ({
-    ...state,
-    layer: layerOf(state, model.N),
-    head: headOn(state, model.h),
-  });
+  const opened = ({ N, h }: PageModel) => ({ ...state, layer: layerOf(state, N), head: headOn(state, h) });
+  const tries = (!own && setting.tries) || {};
   const view: View | null =
     ready && looks?.of === ready
-      ? {
-          state: opened(ready.model),
-          choose,
-          ...ready,
-          ...looks,
-          computing,
-          tries: (!own && setting.tries) || NO_TRIES,
-        }
+      ? { state: opened(ready.model), choose, ...ready, ...looks, computing, tries }
       : null;
   return (
     <>
@@ -406,14 +392,14 @@ function Station({ view, series }: { view: View; series?: string }) {
               label={texts.layer}
               count={model.N}
               chosen={state.layer}
-              onChoose={(layer) => choose({ layer })}
+              choose={(layer) => choose({ layer })}
             />
             {stop.headed && (
               <Choice
                 label={texts.head}
                 count={model.h}
                 chosen={state.head}
-                onChoose={(head) => choose({ head })}
+                choose={(head) => choose({ head })}
               />
             )}
           </div>

@@ -186,15 +186,11 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
           ]}
         />
       </Fold>
-      <Leave view={view} part="scale">
-        {said.leaveScale(width)}
-      </Leave>
+      <Leave view={view} part="scale" said={said.leaveScale(width)} />
       {kind === "decoder" && (
         <>
           <p>{said.aboutMask}</p>
-          <Leave view={view} part="mask">
-            {said.leaveMask}
-          </Leave>
+          <Leave view={view} part="mask" said={said.leaveMask} />
         </>
       )}
       <Fold title={<span title={said.computedBy(name)}>{said.allQueries}</span>}>
@@ -293,9 +289,11 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
           ]}
         />
       </Fold>
-      <Leave view={view} part={`${name} ${state.head}`}>
-        {said.silence(state.head + 1, state.layer + 1, width)}
-      </Leave>
+      <Leave
+        view={view}
+        part={`${name} ${state.head}`}
+        said={said.silence(state.head + 1, state.layer + 1, width)}
+      />
     </>
   );
 }

@@ -1,7 +1,8 @@
 // The beam as a tree that grows: which beginnings were kept, which were dropped, which ended.
 
 import { linkHorizontal } from "d3-shape";
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { Found, useLooks } from "./breaking.tsx";
 import { Button, distinct, Head, narrow, percent, Scrolls, Slider, shown, spelled, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Candidate } from "./search.ts";
@@ -77,16 +78,13 @@ export function Beam({ view }: { view: View }) {
   const { look, state, choose, tokenizer, tries } = view;
   const said = texts.beam;
   const [steps, setSteps] = useState(Infinity);
-  const count = Math.min(steps, look.steps.length);
+  const all = look.steps.length;
+  const count = Math.min(steps, all);
   const { wide, box, letters } = narrow() ? SMALL : ROOM;
   const columns = layOut(look.steps, wide).slice(0, count);
   const nodes = columns.flat();
-  const names = columns.flatMap((column) =>
-    labels(
-      column.map((node) => spelled(tokenizer.pieces[node.token])),
-      letters,
-    ),
-  );
+  const spell = (node: Node) => spelled(tokenizer.pieces[node.token]);
+  const names = columns.flatMap((column) => labels(column.map(spell), letters));
   const best = look.ended[0].tokens;
   const tokensOf = (node: Node) => pathTo(node).map((one) => one.token);
   const winner = nodes.find(
@@ -117,13 +115,7 @@ export function Beam({ view }: { view: View }) {
           value={state.alpha}
           onMove={(alpha) => choose({ alpha })}
         />
-        <Slider
-          label={said.steps(look.steps.length)}
-          from={1}
-          to={look.steps.length}
-          value={count}
-          onMove={setSteps}
-        />
+        <Slider label={said.steps(all)} from={1} to={all} value={count} onMove={setSteps} />
       </div>
       <p class="legend">
         <span class="kept">{said.kept}</span> <span class="dropped">{said.dropped}</span>{" "}
@@ -212,20 +204,11 @@ export function Beam({ view }: { view: View }) {
 function Narrow({ view: { ask, state, choose } }: { view: View }) {
   const { sentence, alpha, prefix, leftOut } = state;
   const said = texts.beam;
-  const [found, setFound] = useState<Look[]>([]);
-  useEffect(() => {
-    let wanted = true;
-    setFound([]);
-    const request = { sentence, alpha, prefix, leftOut };
-    Promise.all([1, 4].map((beam) => ask({ ...request, beam }))).then(
-      (looks) => wanted && setFound(looks),
-      () => {}, // what the page asks itself fails too, and is told
-    );
-    return () => {
-      wanted = false;
-    };
-  }, [sentence, alpha, prefix.join(), leftOut.join()]);
-  const [greedy, wide] = found.map((look) => look.ended[0]);
+  const found = useLooks(
+    ask,
+    [1, 4].map((beam) => ({ sentence, alpha, prefix, leftOut, beam })),
+  );
+  const [greedy, wide] = found.map((look) => look?.ended[0].text);
   return (
     <div class="scrolls">
       <table class="results">
@@ -240,10 +223,10 @@ function Narrow({ view: { ask, state, choose } }: { view: View }) {
                 </Button>
               </th>
               <td class="text">
-                {found.length ? <span lang="de">{found[i].ended[0].text}</span> : <i>{texts.computing}</i>}
-                {i > 0 && greedy && wide.text === greedy.text && said.same}
+                <Found look={found[i]} />
+                {i > 0 && wide !== undefined && wide === greedy && said.same}
               </td>
-              <td>{found.length > 0 && shown(found[i].ended[0].logProb)}</td>
+              <td>{found[i] && shown(found[i].ended[0].logProb)}</td>
             </tr>
           ))}
         </tbody>

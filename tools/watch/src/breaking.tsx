@@ -1,13 +1,14 @@
 // Break it: leave a part out, and the model computes everything anew without it.
 
-import type { ComponentChildren } from "preact";
+import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Button, Fold, Head, percent, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Side } from "./state.ts";
 import type { Part } from "./transformer.ts";
-import type { Look } from "./translator.ts";
+import type { Look, Request } from "./translator.ts";
 import { attentionName, type Kind, sureness, type View } from "./view.ts";
+import type { Ask } from "./worker.ts";
 
 const NAMED = ["positions", "mask", "scale", "residual", "networks"] as const;
 type Named = (typeof NAMED)[number];
@@ -42,7 +43,7 @@ export function partNames(parts: Part[]): string {
 const without = (parts: Part[], part: Part) =>
   parts.includes(part) ? parts.filter((other) => other !== part) : [...parts, part];
 
-export function Leave({ view, part, children }: { view: View; part: Part; children: ComponentChildren }) {
+export function Leave({ view, part, said }: { view: View; part: Part; said: string }) {
   const { computing, state } = view;
   const outcome = useRef<HTMLDivElement>(null);
   const ticked = useRef(false);
@@ -53,18 +54,9 @@ export function Leave({ view, part, children }: { view: View; part: Part; childr
   });
   return (
     <>
-      <Box
-        view={view}
-        part={part}
-        onTick={() => {
-          ticked.current = true;
-        }}
-      >
-        {children}
-      </Box>
+      <Box view={view} part={part} said={said} ticked={ticked} />
       <div ref={outcome}>
-        {state.leftOut.includes(part) && <Outcome view={view} />}
-        {state.leftOut.includes(part) && <Matters view={view} part={part} />}
+        {state.leftOut.includes(part) && [<Outcome view={view} />, <Matters view={view} part={part} />]}
       </div>
     </>
   );
@@ -78,8 +70,8 @@ function Matters({ view, part }: { view: View; part: Part }) {
   return <Try view={view} said={texts.breaking.try} sentences={[other]} change={{ leftOut: [part] }} />;
 }
 
-function Box(props: { view: View; part: Part; children: ComponentChildren; onTick?: () => void }) {
-  const { part, children, onTick } = props;
+function Box(props: { view: View; part: Part; said: string; ticked?: RefObject<boolean> }) {
+  const { part, said, ticked } = props;
   const { state, choose } = props.view;
   return (
     <label class="leave">
@@ -87,11 +79,11 @@ function Box(props: { view: View; part: Part; children: ComponentChildren; onTic
         type="checkbox"
         checked={state.leftOut.includes(part)}
         onChange={() => {
-          onTick?.();
+          if (ticked) ticked.current = true;
           choose({ leftOut: without(state.leftOut, part) });
         }}
       />{" "}
-      {children}
+      {said}
     </label>
   );
 }
@@ -105,6 +97,10 @@ export function sameWords(whole: Look, look: Look): string {
   if (from === to) return said.justAsSure(to);
   return after < before ? said.lessSure(from, to) : said.surer(from, to);
 }
+
+// A translation, once it is there.
+export const Found = ({ look }: { look?: Look }) =>
+  look ? <span lang="de">{shorten(look.ended[0].text)}</span> : <i>{texts.computing}</i>;
 
 // What leaving parts out did to the translation, beside the control that left them out.
 export function Outcome({ view }: { view: View }) {
@@ -135,8 +131,12 @@ export function Unmasked({ view }: { view: View }) {
 }
 
 export function Breaking({ view }: { view: View }) {
-  const { state, choose, model, whole } = view;
-  const alone = useEachAlone(view);
+  const { state, choose, model, whole, ask } = view;
+  const { sentence, beam, alpha, prefix } = state;
+  const alone = useLooks(
+    ask,
+    NAMED.map((part) => ({ sentence, beam, alpha, prefix, leftOut: [part] })),
+  );
   const said = texts.breaking;
   return (
     <>
@@ -149,20 +149,14 @@ export function Breaking({ view }: { view: View }) {
               <th scope="row">{said.nothing}</th>
               <td lang="de">{whole.ended[0].text}</td>
             </tr>
-            {NAMED.map((part) => (
+            {NAMED.map((part, i) => (
               <tr key={part}>
                 <th scope="row">
-                  <Box view={view} part={part}>
-                    {partName(part)}
-                  </Box>
+                  <Box view={view} part={part} said={partName(part)} />
                 </th>
                 <td>
-                  {alone[part] ? (
-                    <span lang="de">{shorten(alone[part].ended[0].text)}</span>
-                  ) : (
-                    <i>{texts.computing}</i>
-                  )}
-                  {alone[part] && sameWords(whole, alone[part]) && said.same(sameWords(whole, alone[part]))}
+                  <Found look={alone[i]} />
+                  {alone[i] && sameWords(whole, alone[i]) && said.same(sameWords(whole, alone[i]))}
                   <small>{texts.parts[part].why}</small>
                 </td>
               </tr>
@@ -254,23 +248,23 @@ function withoutAll(parts: Part[], more: Part[]): Part[] {
 // A model that has lost itself repeats one word up to the limit.
 const shorten = (text: string) => (text.length > 120 ? `${text.slice(0, 100)} …` : text);
 
-// The sentence once for each part, with only that part left out; they come in one after the other.
-function useEachAlone({ ask, state }: View): Partial<Record<Part, Look>> {
-  const { sentence, beam, alpha, prefix } = state;
-  const [found, setFound] = useState<Partial<Record<Part, Look>>>({});
+// The looks at several requests, which come in one after the other.
+export function useLooks(ask: Ask, requests: Request[]): (Look | undefined)[] {
+  const [found, setFound] = useState<Look[]>([]);
   useEffect(() => {
     let wanted = true;
-    setFound({});
-    (async () => {
-      for (const part of NAMED) {
-        const one = await ask({ sentence, beam, alpha, prefix, leftOut: [part] });
+    setFound([]);
+    const askAll = async () => {
+      for (const request of requests) {
+        const look = await ask(request);
         if (!wanted) return;
-        setFound((others) => ({ ...others, [part]: one }));
+        setFound((others) => [...others, look]);
       }
-    })();
+    };
+    askAll().catch(() => {}); // what the page asks itself fails too, and is told
     return () => {
       wanted = false;
     };
-  }, [sentence, beam, alpha, prefix.join()]);
+  }, [JSON.stringify(requests)]);
   return found;
 }

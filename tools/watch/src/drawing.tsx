@@ -284,38 +284,14 @@ export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
   );
 }
 
-// Tokens to choose from.
-export function Tokens(props: {
-  names: string[];
-  chosen: number;
-  onChoose: (i: number) => void;
-  label: string;
-  lang?: string;
-}) {
-  return (
-    <div class="tokens" role="group" aria-label={props.label} lang={props.lang}>
-      {props.names.map((name, i) => (
-        <Button key={i} class="token" on={i === props.chosen} onClick={() => props.onChoose(i)}>
-          {name}
-        </Button>
-      ))}
-    </div>
-  );
-}
-
 // One of a few, as a row of buttons.
-export function Choice(props: {
-  label: string;
-  count: number;
-  chosen: number;
-  onChoose: (i: number) => void;
-}) {
-  const { label, count, chosen, onChoose } = props;
+export function Choice(props: { label: string; count: number; chosen: number; choose: (i: number) => void }) {
+  const { label, count, chosen, choose } = props;
   return (
     <div class="choice" role="group" aria-label={label}>
       <span aria-hidden="true">{label}</span>
       {Array.from({ length: count }, (_, i) => (
-        <Button key={i} aria-label={`${label} ${i + 1}`} on={i === chosen} onClick={() => onChoose(i)}>
+        <Button key={i} aria-label={`${label} ${i + 1}`} on={i === chosen} onClick={() => choose(i)}>
           {i + 1}
         </Button>
       ))}

@@ -45,7 +45,6 @@ if (typeof document !== "undefined") {
     const { model, series, sentence, examples, tries, sure } = place.dataset;
     document.documentElement.style.colorScheme = chosenTheme();
     document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
-    const linked = location.protocol !== "about:";
     const setting = {
       loadModel: () => loadModel(model),
       series,
@@ -53,7 +52,7 @@ if (typeof document !== "undefined") {
       sentence,
       examples: JSON.parse(examples ?? "[]"),
       tries: JSON.parse(tries ?? "{}"),
-      linked,
+      linked: location.protocol !== "about:",
     };
     render(<App setting={setting} />, place);
   }

@@ -2,20 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import {
-  Bar,
-  Button,
-  Fold,
-  Head,
-  joined,
-  listed,
-  Scrolls,
-  Strips,
-  shown,
-  spelled,
-  Tokens,
-  Try,
-} from "./drawing.tsx";
+import { Bar, Button, Fold, Head, joined, listed, Scrolls, Strips, shown, spelled, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Side } from "./state.ts";
 import { moments, similarity } from "./transformer.ts";
@@ -25,19 +12,17 @@ const embedding = (side: Side) => (side === "encoder" ? "src_embed" : "tgt_embed
 
 export function ChooseToken({ view, side }: { view: View; side: Side }) {
   const label = side === "encoder" ? texts.tokenAtHand : texts.positionAtHand;
+  const at = positionOf(view, side);
   return (
     <>
-      <p class="ask">
-        {label}
-        {texts.colon}
-      </p>
-      <Tokens
-        names={namesOf(view, side)}
-        chosen={positionOf(view, side)}
-        label={label}
-        lang={side === "decoder" ? "de" : undefined}
-        onChoose={(i) => choosePosition(view, side, i)}
-      />
+      <p class="ask">{label + texts.colon}</p>
+      <div class="tokens" role="group" aria-label={label} lang={side === "decoder" ? "de" : undefined}>
+        {namesOf(view, side).map((name, i) => (
+          <Button key={i} class="token" on={i === at} onClick={() => choosePosition(view, side, i)}>
+            {name}
+          </Button>
+        ))}
+      </div>
       {side === "decoder" && <Unmasked view={view} />}
     </>
   );
@@ -146,9 +131,7 @@ export function Positions({ view, side }: { view: View; side: Side }) {
         ]}
       />
       <p class="small">{said.counted(<b>{names[at]}</b>, at)}</p>
-      <Leave view={view} part="positions">
-        {said.leaveOut}
-      </Leave>
+      <Leave view={view} part="positions" said={said.leaveOut} />
       {tries.positions && <Try view={view} said={said.try} sentences={tries.positions} />}
       {waves && (
         <Fold title={said.waves}>
@@ -220,9 +203,7 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
       </table>
       <p class="small">{said.rescaled}</p>
       <p class="small">{said.similar(<b>{shown(alike)}</b>)}</p>
-      <Leave view={view} part="residual">
-        {said.leaveOut}
-      </Leave>
+      <Leave view={view} part="residual" said={said.leaveOut} />
     </>
   );
 }
@@ -233,7 +214,7 @@ const sizeOf = (values: Float32Array) => Math.max(...values.map(Math.abs));
 
 export function Network({ view, side }: { view: View; side: Side }) {
   const { look, state } = view;
-  const name = `${side}.layers.${state.layer}.feed_forward`;
+  const name = `${side}.layers.${state.layer}.feed_forward` as const;
   const at = positionOf(view, side);
   const names = namesOf(view, side);
   const [unit, setUnit] = useState<number | null>(null);
@@ -245,8 +226,7 @@ export function Network({ view, side }: { view: View; side: Side }) {
   const [strongest] = firing;
   const peaks = units.map((_, i) => Math.max(...all.map((row) => row[i])));
   const chosen = unit ?? (fired ? strongest : largestOf(peaks, 1)[0]);
-  const leftOut =
-    look.leftOut.includes("networks") || look.leftOut.includes(`${name as `${string}.feed_forward`}`);
+  const leftOut = look.leftOut.includes("networks") || look.leftOut.includes(name);
   const last = side === "encoder" ? 1 : 2;
   const sublayer = (i: number) => `${side}.layers.${state.layer}.sublayer.${i}`;
   const [x, output, sum] = [`${sublayer(last - 1)}.norm`, `${name}.w_2`, `${sublayer(last)}.sum`].map(
@@ -324,12 +304,8 @@ export function Network({ view, side }: { view: View; side: Side }) {
       <p>{said.sizes(shown(sizeOf(x)), <b>{shown(sizeOf(output))}</b>, <b>{shown(alike)}</b>, change)}</p>
       <h3>{said.purpose}</h3>
       <p>{said.leave}</p>
-      <Leave view={view} part={`${name as `${string}.feed_forward`}`}>
-        {said.leaveOne(state.layer + 1)}
-      </Leave>
-      <Leave view={view} part="networks">
-        {said.leaveAll}
-      </Leave>
+      <Leave view={view} part={name} said={said.leaveOne(state.layer + 1)} />
+      <Leave view={view} part="networks" said={said.leaveAll} />
     </>
   );
 }
