@@ -45,11 +45,9 @@ def build(out: Path, work: Path) -> int:
     if status := build_main(["-b", "html", *strict, *home, *folders]):
         return status
     faults = check_site(out)
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    if not faults:
-        print(f"{out / 'index.html'} built in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return 1 if faults else 0
+    done = f"{out / 'index.html'} built in {time.perf_counter() - began:.0f} s"
+    print("\n".join(faults) or done, file=sys.stderr)
+    return min(1, len(faults))
 
 
 def stage(root: Path, folder: Path) -> None:
@@ -62,14 +60,8 @@ def stage(root: Path, folder: Path) -> None:
     shutil.copy(root / "images/card.png", folder / "_static")
     shutil.copy(root / "CHANGELOG.md", folder / "changelog.md")
     copy_scripts(folder / "_static", folder.parent)
-    for write in (
-        write_notebooks,
-        write_markdown,
-        write_gallery,
-        write_teaching,
-        write_references,
-        write_start_page,
-    ):
+    write_notebooks(root, folder)
+    for write in (write_markdown, write_gallery, write_teaching, write_references, write_start_page):
         write(root, folder)
 
 

@@ -35,11 +35,8 @@ def check_site(folder: Path) -> list[str]:
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in paths}
     if not pages:
         return [f"{folder} holds no page"]
-    return [
-        f"{path.relative_to(folder)}, line {line}: {fault}"
-        for path, page in pages.items()
-        for line, fault in check_page(path, page, pages)
-    ]
+    found = [(path, *each) for path, page in pages.items() for each in check_page(path, page, pages)]
+    return [f"{path.relative_to(folder)}, line {line}: {fault}" for path, line, fault in found]
 
 
 def check_page(path: Path, page: Page, pages: dict[Path, Page]) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -31,11 +32,9 @@ def write_gallery(root: Path, folder: Path) -> None:
     """Fill the page, and put beside the pictures, which `write_notebooks` has put there, the SVG of each."""
     pictures = folder / "_static/figures"
     found = [
-        text
-        for path, notebook in [*notebooks(root), *evidence(root)]
-        for text in figures(path.relative_to(root), notebook, pictures)
+        figures(path.relative_to(root), each, pictures) for path, each in notebooks(root) + evidence(root)
     ]
-    fill(folder / "gallery.md", FIGURES="\n".join(found))
+    fill(folder / "gallery.md", FIGURES="\n".join(chain.from_iterable(found)))
     for svg in (root / "notebooks").rglob("figures/*.svg"):
         shutil.copy(svg, pictures)
 

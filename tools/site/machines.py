@@ -39,12 +39,7 @@ def parts(cell: NotebookNode) -> list[str]:
     """Return the paragraphs that a cell becomes."""
     if cell.cell_type == "markdown":
         return [ATTACHED.sub(r"(../images/\1.svg)", cell.source)]
-    printed = [
-        output.get("text") or output.get("data", {}).get("text/plain", "")
-        for output in cell.outputs
-        if output.output_type in ("stream", "execute_result")
-    ]
-    return [
-        f"```python\n{cell.source}\n```",
-        *(f"```\n{text.rstrip()}\n```" for text in printed if text.strip()),
-    ]
+    outputs = [out for out in cell.outputs if out.output_type in ("stream", "execute_result")]
+    printed = [out.get("text") or out.get("data", {}).get("text/plain", "") for out in outputs]
+    code = f"```python\n{cell.source}\n```"
+    return [code, *(f"```\n{text.rstrip()}\n```" for text in printed if text.strip())]

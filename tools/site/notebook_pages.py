@@ -18,9 +18,7 @@ from folds import CHECK, INSTALL, SCAFFOLD, SOLUTION, TITLE, fold_of
 from sources import evidence, notebooks, translations, with_sections
 
 VEGA = "application/vnd.vegalite.v5+json"
-SCRIPTS = (
-    '<script defer src="{up}_static/vega.js"></script><script defer src="{up}_static/charts.js"></script>'
-)
+SCRIPTS = "".join(f'<script defer src="{{up}}_static/{name}.js"></script>' for name in ("vega", "charts"))
 PROMPTS = {
     INSTALL: "Installation, where it is missing",
     SCAFFOLD: "Show the scaffolding",

@@ -89,8 +89,8 @@ def three_speeds() -> str:
     lines = []
     for name, peer, what, remark in TOLD:
         [each] = [each for each in recorded(name)["comparisons"] if each["peer"] == peer]
-        rival, within = RIVALS[peer.partition(", ")[0]], f"{each['low']:.2f} to {each['high']:.2f}"
-        lines.append(f"- {what}: **{each['ratio']:.2f} times** ({within}) the speed of {rival}{remark}\n")
+        rival, ratio = RIVALS[peer.partition(", ")[0]], times(each).replace(" x**", " times**")
+        lines.append(f"- {what}: {ratio} the speed of {rival}{remark}\n")
     return "".join(lines) + measured_on([name for name, *_ in TOLD])
 
 
@@ -111,7 +111,7 @@ def measured_on(records: Iterable[str]) -> str:
         found.setdefault(where, {})[KINDS[record["question"]]] = None
     if len(found) == 1:
         return f"\nMeasured on {next(iter(found))}.\n"
-    lines = (f"{' and '.join(kinds)} on {where}" for where, kinds in found.items())
+    lines = [f"{' and '.join(kinds)} on {where}" for where, kinds in found.items()]
     return f"\nMeasured: {'; '.join(lines)}.\n"
 
 
@@ -142,16 +142,9 @@ def int8_table() -> str:
     }
     rows = []
     for each in record["speeds"]:
-        size = [f"{record['bytes'][each['model']][form] / 1e6:.1f}" for form in ("float32", "int8")]
-        bleu = scores[each["instructions"], each["model"]]
-        rows.append(
-            [
-                f"`{each['model']}`",
-                each["instructions"],
-                *(" → ".join(two) for two in (size, bleu)),
-                times(each),
-            ]
-        )
+        model, on = each["model"], each["instructions"]
+        size = [f"{record['bytes'][model][form] / 1e6:.1f}" for form in ("float32", "int8")]
+        rows.append([f"`{model}`", on, " → ".join(size), " → ".join(scores[on, model]), times(each)])
     head = f"| model | processor with | MB | BLEU on `{SPLIT}` | int8 is so many times as fast |"
     return table(head, rows) + measured_on(["quantization"])
 

@@ -9,9 +9,7 @@ from exercises import MARKED, exercises
 from sources import fill, notebooks, title_of
 
 MINUTES = re.compile(r"^\*(\d+) minutes to read, ([^,.]*)", re.MULTILINE)
-BEFORE, AFTER = (
-    re.compile(rf"^- \*\*{word}:\*\* (.*(?:\n  .*)*)", re.MULTILINE) for word in ("Before", "After")
-)
+BEFORE, AFTER = (re.compile(rf"^- \*\*{w}:\*\* (.*(?:\n  .*)*)", re.MULTILINE) for w in ("Before", "After"))
 
 
 def write_teaching(root: Path, folder: Path) -> None:

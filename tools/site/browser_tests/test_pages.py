@@ -12,19 +12,21 @@ from conftest import SITE
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 PAGES = [
-    "index.html",
-    "questions.html",
-    "glossary.html",
-    "names.html",
-    "citation.html",
-    "changelog.html",
-    "gallery.html",
-    "teaching.html",
+    "index",
+    "questions",
+    "glossary",
+    "names",
+    "citation",
+    "changelog",
+    "gallery",
+    "teaching",
+    "search",
+    "genindex",
+    "api/index",
 ]
-PAGES += ["search.html", "genindex.html", "api/index.html"]
-PAGES += ["api/transformer.attention.html", "api/transformer.attention.html"]
-PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/*.html"))
-PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob("notebooks/[a-z][a-z]/*.html"))
+PAGES = [f"{name}.html" for name in [*PAGES, "api/transformer.attention"]]
+for pattern in ("*.html", "[a-z][a-z]/*.html"):
+    PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob(f"notebooks/{pattern}"))
 OWN = ("file:", "data:", "blob:")
 # What WCAG 2.1 asks for at level AA: contrast, alternative texts, names of buttons and fields.
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "preload": False}
@@ -94,11 +96,8 @@ def test_every_chart_answers(visit: Visit) -> None:
             drawn = chart.locator("svg").first
             place, last = control.evaluate(PLACE)
             if last:
-                key = (
-                    "ArrowUp"
-                    if (control.get_attribute("type") != "range") == (place == last)
-                    else "ArrowDown"
-                )
+                menu = control.get_attribute("type") != "range"
+                key = "ArrowUp" if menu == (place == last) else "ArrowDown"
                 assert changes(drawn, lambda control=control, key=key: control.press(key))
                 assert changes(drawn, lambda control=control: move_by_mouse(control))
 
@@ -118,10 +117,8 @@ def move_by_mouse(control: "Locator") -> None:  # noqa: F821
     """Choose another option of a menu, or the other half of a slider."""
     place, last = control.evaluate(PLACE)
     if control.get_attribute("type") == "range":
-        box = control.bounding_box()
-        control.click(
-            position={"x": box["width"] * (0.8 if place < last / 2 else 0.2), "y": box["height"] / 2}
-        )
+        box, share = control.bounding_box(), 0.8 if place < last / 2 else 0.2
+        control.click(position={"x": box["width"] * share, "y": box["height"] / 2})
     else:
         control.select_option(index=(place + 1) % (last + 1))
 
