@@ -213,8 +213,7 @@ function Sentence({ state, choose, examples }: Chosen & { examples: string[] | n
       onSubmit={(event) => {
         event.preventDefault();
         begin(text);
-      }}
-    >
+      }}>
       <label for="sentence">{examples ? texts.sentence : texts.anySentence}</label>
       <div>
         <textarea

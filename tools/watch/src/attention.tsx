@@ -91,8 +91,7 @@ export function Projections({ view, kind }: { view: View; kind: Kind }) {
           <span class="value">
             {said.values(ofMemory)}v = x W<sup>V</sup> + b
           </span>
-        }
-      >
+        }>
         <Strips name={said.valuesName} hue="value" rows={strips(vs)} />
       </Fold>
     </>
@@ -356,8 +355,7 @@ function WeightMap(props: {
       onScrollCapture={close}
       onPointerDown={open}
       onPointerMove={(event) => event.pointerType === "mouse" && open(event)}
-      onPointerLeave={(event) => event.pointerType === "mouse" && close()}
-    >
+      onPointerLeave={(event) => event.pointerType === "mouse" && close()}>
       <Scrolls name={name}>
         <table class={small ? "map small" : queries[0]?.includes("→") ? "map pairs" : "map"}>
           <Head columns={[null, ...keys.map((piece) => <span>{piece}</span>)]} />
@@ -372,8 +370,7 @@ function WeightMap(props: {
                     key={j}
                     class={unmasked && j > i ? "late" : undefined}
                     data-told={cell?.i === i && cell.j === j ? "" : undefined}
-                    style={{ "--share": weights[i][j] }}
-                  >
+                    style={{ "--share": weights[i][j] }}>
                     <span>{Math.round(100 * weights[i][j])}</span>
                   </td>
                 ))}

@@ -90,6 +90,8 @@ export function Beam({ view }: { view: View }) {
   const winner = nodes.find(
     (node) => node.fate === "ended" && tokensOf(node).slice(0, -1).join() === best.join(),
   );
+  const linked = ({ before, x, y }: Node) =>
+    link({ source: before ? [before.x + box, before.y + 13] : [box - 20, 13], target: [x, y + 13] }) ?? "";
   const winning = new Set(pathTo(winner ?? null));
   const height = 2 * state.beam * HIGH + 8;
   const penalty = (length: number) => ((5 + length) / 6) ** look.alpha; // of the search that gave these scores
@@ -124,22 +126,12 @@ export function Beam({ view }: { view: View }) {
       <Scrolls name={said.name} what="tree">
         <svg
           class="tree"
-          width={(columns.length + 1) * wide}
+          width={(count + 1) * wide}
           height={height}
           role="img"
-          aria-label={said.described(count)}
-        >
+          aria-label={said.described(count)}>
           {nodes.map((node, i) => (
-            <path
-              key={i}
-              class={winning.has(node) ? "winning" : node.fate}
-              d={
-                link({
-                  source: node.before ? [node.before.x + box, node.before.y + 13] : [box - 20, 13],
-                  target: [node.x, node.y + 13],
-                }) ?? ""
-              }
-            />
+            <path key={i} class={winning.has(node) ? "winning" : node.fate} d={linked(node)} />
           ))}
           <g transform="translate(0 2)">
             <rect width={box - 20} height={HIGH - 4} rx="4" />
@@ -151,8 +143,7 @@ export function Beam({ view }: { view: View }) {
             <g
               key={i}
               class={winning.has(node) ? `winning ${node.fate}` : node.fate}
-              transform={`translate(${node.x} ${node.y + 2})`}
-            >
+              transform={`translate(${node.x} ${node.y + 2})`}>
               <title>{tokenizer.decode(tokensOf(node))}</title>
               <rect width={box} height={HIGH - 4} rx="4" />
               <text x="6" y="15">

@@ -177,8 +177,7 @@ export function Breaking({ view }: { view: View }) {
                     <Button
                       on={parts.every((part) => state.leftOut.includes(part))}
                       aria-label={said.silenceLayer(layer + 1, said.kinds[kind])}
-                      onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}
-                    >
+                      onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}>
                       {said.layer(layer + 1)}
                     </Button>
                   </th>
@@ -225,8 +224,7 @@ function Silence({ view, part, label }: { view: View; part: Part; label: number 
       <Button
         on={state.leftOut.includes(part)}
         aria-label={texts.breaking.silence(partName(part))}
-        onClick={() => choose({ leftOut: without(state.leftOut, part) })}
-      >
+        onClick={() => choose({ leftOut: without(state.leftOut, part) })}>
         {label}
       </Button>
     </td>

@@ -77,8 +77,7 @@ export function Try(props: { view: View; said: string; sentences: string[]; chan
         <Button
           key={text}
           on={text === view.state.sentence}
-          onClick={() => view.choose({ ...beginning(text), ...change })}
-        >
+          onClick={() => view.choose({ ...beginning(text), ...change })}>
           {text}
         </Button>
       ))}
@@ -94,15 +93,10 @@ export const listed = (parts: ComponentChildren[], between = texts.comma) =>
 export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
   <thead>
     <tr>
-      {columns.map((column, i) =>
-        column ? (
-          <th key={i} scope="col">
-            {column}
-          </th>
-        ) : (
-          <td key={i} />
-        ),
-      )}
+      {columns.map((column, i) => {
+        const Cell = column ? "th" : "td";
+        return <Cell key={i} scope={column ? "col" : undefined} children={column} />;
+      })}
     </tr>
   </thead>
 );
@@ -237,8 +231,7 @@ function Strip(props: {
   return (
     <span
       class={marked === null ? "strip" : "strip marked"}
-      style={marked === null ? undefined : { "--at": (marked + 0.5) / values.length }}
-    >
+      style={marked === null ? undefined : { "--at": (marked + 0.5) / values.length }}>
       <canvas
         ref={canvas}
         width={values.length}

@@ -83,11 +83,7 @@ export const en = {
       text: "Not words but pieces. Byte-pair encoding has learned them from English and German captions together: a frequent word is one piece, a rare one is put together from several, and a character that no piece holds is spelled in bytes. Why not whole words? A table of words has no row for a word that is not in it, such as a new name; of pieces any word can be made.",
     },
     decoderPieces: { title: "Outputs, shifted right", question: "What does the decoder read?", text: "What it has written so far, moved one place to the right so that a start symbol comes first. It predicts the next token, appends it, and reads again: it is auto-regressive." },
-    embedding: {
-      title: "Embedding",
-      question: "How does a piece become numbers?",
-      text: rich`Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by ${<Root of="d_model" end="," />} so that the positions, added next, do not drown it.`,
-    },
+    embedding: { title: "Embedding", question: "How does a piece become numbers?", text: rich`Each piece has a row of learned numbers in a table, its embedding. The row is multiplied by ${<Root of="d_model" end="," />} so that the positions, added next, do not drown it.` },
     positions: {
       title: "Positional encoding",
       question: "How does the model know the order of the words?",
@@ -121,10 +117,7 @@ export const en = {
     },
     norm: {
       title: (sublayer: string) => `Add & norm after ${sublayer}`,
-      after: {
-        encoder: ["self-attention", "the feed-forward network"],
-        decoder: ["masked self-attention", "encoder-decoder attention", "the feed-forward network"],
-      },
+      after: { encoder: ["self-attention", "the feed-forward network"], decoder: ["masked self-attention", "encoder-decoder attention", "the feed-forward network"] },
       question: "Why is the input added to the output?",
       text: rich`A ${<Term of="sub-layer" />} does not replace a token's vector: what it computes is added to it, so nothing is lost on the way up, and in training the ${<Term of="gradient" />} has a straight way down. The norm then brings the sum back to one scale.`,
     },
@@ -225,11 +218,7 @@ export const en = {
     single: "Here each word is a single piece.",
     try: "A sentence with words that are put together:",
   },
-  targetPieces: {
-    name: "What the decoder reads and writes",
-    caption: "At each position one more token is read, and the next is predicted from all that was read",
-    columns: ["position", "it reads", "it writes", "with probability"],
-  },
+  targetPieces: { name: "What the decoder reads and writes", caption: "At each position one more token is read, and the next is predicted from all that was read", columns: ["position", "it reads", "it writes", "with probability"] },
   embedding: {
     count: (tokens: number, width: number) => `${tokens} tokens become ${tokens} vectors of ${width} numbers.`,
     twin: (piece: string) => ` “${piece}” stands here twice, and both rows are the same: nothing tells yet where a token stands.`,
@@ -284,10 +273,7 @@ export const en = {
     leaveOne: (layer: number) => `Leave out the feed-forward network of layer ${layer}`,
     leaveAll: "Leave out all feed-forward networks, of encoder and decoder",
   },
-  memory: {
-    all: (tokens: number, width: number, layers: number) => rich`${<b>{`${tokens} × ${width} numbers`}</b>} are all that the decoder will ever know of the English sentence. Each of its ${layers} layers makes its own keys and values of them, once.`,
-    name: "The memory",
-  },
+  memory: { all: (tokens: number, width: number, layers: number) => rich`${<b>{`${tokens} × ${width} numbers`}</b>} are all that the decoder will ever know of the English sentence. Each of its ${layers} layers makes its own keys and values of them, once.`, name: "The memory" },
 
   // ---- Attention
 

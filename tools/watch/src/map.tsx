@@ -90,8 +90,7 @@ export function FigureOne({ view }: { view: View | null }) {
             class={here ? `${kind} here` : kind}
             aria-current={here ? "step" : undefined}
             aria-label={`${lines.join(" ")}: ${words().question}`}
-            onClick={(event) => go(event, stop)}
-          >
+            onClick={(event) => go(event, stop)}>
             <rect x={x} y={y} width={WIDE} height={high} rx="6" />
             {lines.map((text, i) => (
               <text key={text} x={x + WIDE / 2} y={y + (lines.length > 1 ? 16.5 : 18) + 14 * i}>

@@ -260,8 +260,7 @@ export function Network({ view, side }: { view: View; side: Side }) {
               class="token"
               on={i === chosen}
               aria-label={said.unit(i + 1, shown(units[i]))}
-              onClick={() => setUnit(i)}
-            >
+              onClick={() => setUnit(i)}>
               {i + 1}: {shown(units[i])}
             </Button>
           ))}

@@ -30,8 +30,7 @@ export function Term({ of, as }: { of: Word; as?: string }) {
         class="term"
         title={texts.meanings[of]}
         aria-expanded={open}
-        onClick={() => setOpen(!open)}
-      >
+        onClick={() => setOpen(!open)}>
         {as ?? (/_[a-z]+$/.test(of) && !of.endsWith("len") ? <Below of={of} /> : of)}
       </button>
       {open && <span class="meaning">{texts.meaning(texts.meanings[of])}</span>}

@@ -82,11 +82,7 @@ export const zh: Texts = {
       text: "不是单词，而是子词（subword）。字节对编码（byte-pair encoding, BPE）从英语和德语的图片描述中一并学到了它们：常见的词自成一个子词，罕见的词由几个子词拼成，子词表里没有的字符则用字节来拼。为什么不直接用整词？词表里总有没收录的词，例如新出现的人名；而用子词可以拼出任何词。",
     },
     decoderPieces: { title: "输出（右移一位）", question: "解码器读到的是什么？", text: "是它到目前为止写出的内容，整体右移一位，最前面补上起始符。它预测下一个词元，接在后面，再重新读一遍：这就是自回归（auto-regressive）。" },
-    embedding: {
-      title: "嵌入",
-      question: "子词怎样变成数字？",
-      text: rich`每个子词在一张表里对应一行学到的数，这就是它的嵌入（embedding）。这一行要先乘以 ${<Root of="d_model" />}，以免被接下来加上的位置编码淹没。`,
-    },
+    embedding: { title: "嵌入", question: "子词怎样变成数字？", text: rich`每个子词在一张表里对应一行学到的数，这就是它的嵌入（embedding）。这一行要先乘以 ${<Root of="d_model" />}，以免被接下来加上的位置编码淹没。` },
     positions: {
       title: "位置编码",
       question: "模型怎样知道词的顺序？",
@@ -112,18 +108,10 @@ export const zh: Texts = {
       mask: "，其中 M 在键位于后面时为 −∞，否则为 0",
       equation: "，公式 1",
     },
-    heads: {
-      tab: "各个头",
-      title: (where) => `多个头：${where}`,
-      question: "为什么要有多个头？",
-      text: "一个 softmax 一次只能看一种位置的组合。多个头（head）出于不同的原因看不同的位置，各有自己的查询、键和值。它们取回的内容并排拼接起来，再由一个矩阵混合。",
-    },
+    heads: { tab: "各个头", title: (where) => `多个头：${where}`, question: "为什么要有多个头？", text: "一个 softmax 一次只能看一种位置的组合。多个头（head）出于不同的原因看不同的位置，各有自己的查询、键和值。它们取回的内容并排拼接起来，再由一个矩阵混合。" },
     norm: {
       title: (sublayer) => `${sublayer}之后的相加与归一化`,
-      after: {
-        encoder: ["自注意力", "前馈网络"],
-        decoder: ["带掩码的自注意力", "编码器-解码器注意力", "前馈网络"],
-      },
+      after: { encoder: ["自注意力", "前馈网络"], decoder: ["带掩码的自注意力", "编码器-解码器注意力", "前馈网络"] },
       question: "为什么要把输入加到输出上？",
       text: rich`${<Term of="sub-layer" as="子层" />}（sub-layer）并不替换词元的向量，而是把算出的结果加上去，这就是残差连接（residual connection）：向上的途中什么也不会丢失，训练时${<Term of="gradient" as="梯度" />}也有一条直通的路。随后，层归一化（layer normalization）让相加的结果回到统一的尺度。`,
     },
@@ -135,12 +123,7 @@ export const zh: Texts = {
       equation: "，公式 2",
     },
     memory: { title: "记忆", question: "解码器从英语得到了什么？", text: "编码器（encoder）最后一层的输出，每个词元一个向量，称为记忆（memory）。它只计算一次；解码器（decoder）每写一个词元，都会重新看一遍全部记忆。句子不必挤进某一个向量。" },
-    probabilities: {
-      title: "线性层和 softmax",
-      question: "它怎样选出下一个词元？",
-      text: rich`解码器最后的向量与嵌入表中每个子词的那一行做比较，每个子词得到一个 ${<Term of="logit" />}。softmax 把它们变成概率。选另一个子词，翻译就从那里继续。`,
-      vocabulary: "词表大小",
-    },
+    probabilities: { title: "线性层和 softmax", question: "它怎样选出下一个词元？", text: rich`解码器最后的向量与嵌入表中每个子词的那一行做比较，每个子词得到一个 ${<Term of="logit" />}。softmax 把它们变成概率。选另一个子词，翻译就从那里继续。`, vocabulary: "词表大小" },
     beam: {
       title: "束搜索",
       question: "为什么不每次都取最可能的词元？",
@@ -219,17 +202,8 @@ export const zh: Texts = {
     single: "这里每个单词都是一个完整的子词。",
     try: "含有由子词拼成的词的句子：",
   },
-  targetPieces: {
-    name: "解码器读入和写出的内容",
-    caption: "每个位置多读一个词元，并根据已读的全部内容预测下一个",
-    columns: ["位置", "读入", "写出", "概率"],
-  },
-  embedding: {
-    count: (tokens, width) => `${tokens} 个词元变成 ${tokens} 个向量，每个向量 ${width} 个数。`,
-    twin: (piece) => `“${piece}”在这里出现两次，两行完全相同：此时还没有任何信息说明词元在哪里。`,
-    alone: "一行只取决于子词本身，与它在哪里无关。",
-    name: "嵌入",
-  },
+  targetPieces: { name: "解码器读入和写出的内容", caption: "每个位置多读一个词元，并根据已读的全部内容预测下一个", columns: ["位置", "读入", "写出", "概率"] },
+  embedding: { count: (tokens, width) => `${tokens} 个词元变成 ${tokens} 个向量，每个向量 ${width} 个数。`, twin: (piece) => `“${piece}”在这里出现两次，两行完全相同：此时还没有任何信息说明词元在哪里。`, alone: "一行只取决于子词本身，与它在哪里无关。", name: "嵌入" },
   positions: {
     name: "嵌入、位置编码及其和",
     counted: (token, at) => rich`位置从 0 开始数：${token} 在位置 ${at}。没有位置编码，解码器仍然能通过因果掩码保留一些顺序。`,
@@ -277,10 +251,7 @@ export const zh: Texts = {
     leaveOne: (layer) => `去掉第 ${layer} 层的前馈网络`,
     leaveAll: "去掉编码器和解码器的所有前馈网络",
   },
-  memory: {
-    all: (tokens, width, layers) => rich`${<b>{`${tokens} × ${width} 个数`}</b>}，就是解码器对这个英语句子所知的全部。解码器的 ${layers} 层各自由此算出自己的键和值，只算一次。`,
-    name: "记忆",
-  },
+  memory: { all: (tokens, width, layers) => rich`${<b>{`${tokens} × ${width} 个数`}</b>}，就是解码器对这个英语句子所知的全部。解码器的 ${layers} 层各自由此算出自己的键和值，只算一次。`, name: "记忆" },
 
   // ---- Attention
 
