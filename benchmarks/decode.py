@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 from engines import OURS, Decode, Sentences, engines
-from report import main, parser, print_table, set_up, synchronized, write
+from report import main, parser, print_race, set_up, synchronized, write
 from timing import check_agreement, leaving_out, race, seconds
 from tqdm import tqdm
 from workload import CONFIGS, random_pairs
@@ -96,21 +96,11 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
         rows={name: each.rows for name, each in chosen.items()},
         threads={name: each.threads for name, each in chosen.items()},
     )  # fmt: skip
-    show(record, comparisons)
+    shares = {name: f"{share:.1%}" for name, share in agreement.items()}
+    settings = {name: f"{each.rows} rows, threads {each.threads}" for name, each in chosen.items()}
+    columns = {"settings": settings, "same tokens": shares}
+    print_race(record, comparisons, len(sentences), "sentences", **columns)
     return record
-
-
-def show(record: dict, comparisons: list) -> None:
-    """The table: speeds, and how many times as fast as each of them ours is."""
-    told = {comparison.peer: comparison for comparison in comparisons}
-    rows = []
-    for name, summary in record["candidates"].items():
-        speed, spread = record["sentences"] / summary["median"], summary["spread"]
-        share, against = record["agreement"][name], told.get(name, "")
-        setting = record["rows"][name], record["threads"][name]
-        rows.append((name, f"{speed:,.1f}", f"{spread:.1%}", *setting, f"{share:.1%}", against))
-    head = ("", "sentences/s", "spread", "rows a batch", "threads", "same tokens", f"{OURS} against it")
-    print_table(head, rows)
 
 
 if __name__ == "__main__":

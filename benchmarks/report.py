@@ -148,6 +148,19 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         print("  ".join([first.ljust(widths[0]), *right]).rstrip())
 
 
+def print_race(
+    record: dict, comparisons: Sequence[Comparison], total: float, unit: str, **columns: Mapping[str, object]
+) -> None:
+    """Print a row for each candidate: its speed, what `columns` tell of it, how many times as fast ours is."""
+    told = {comparison.peer: comparison for comparison in comparisons}
+    rows = [
+        (name, f"{total / each['median']:,.1f}", f"{each['spread']:.1%}", *more, told.get(name, ""))
+        for name, each in record["candidates"].items()
+        for more in [[column[name] for column in columns.values()]]
+    ]
+    print_table(("", f"{unit}/s", "spread", *columns, "ours against it"), rows)
+
+
 def main(run: Callable[[Sequence[str] | None], object]) -> None:
     """Run a script; bad input, and a refusal to report, are one line and exit code 2."""
     try:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from report import main, matmul_rate, parser, print_table, set_up, synchronized, write
+from report import main, matmul_rate, parser, print_race, set_up, synchronized, write
 from timing import race
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -72,26 +72,10 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
     tokens = sum(batch.ntokens for batch in batches)
     more = {"target_tokens": tokens, "operations": work, "matmul_rate": bounds}
     record = write("train", options, measured, comparisons, **more)
-    show(record, best, comparisons)
+    rates = {name: bounds["bf16" if "bf16" in name else "float32"] for name in measured}
+    shares = {name: f"{work / each.median / rates[name]:.0%}" for name, each in measured.items()}
+    print_race(record, comparisons, tokens, "target tokens", **{"of matmul rate": shares})
     return record
-
-
-def show(record: dict, best: str, comparisons: list) -> None:
-    """The table: speeds, and how many times as fast as each the last candidate is."""
-    told = {comparison.peer: comparison for comparison in comparisons}
-    rows = []
-    for name, summary in record["candidates"].items():
-        bound = record["matmul_rate"]["bf16" if "bf16" in name else "float32"]
-        rows.append(
-            (
-                name,
-                f"{record['target_tokens'] / summary['median']:,.0f}",
-                f"{summary['spread']:.1%}",
-                f"{record['operations'] / summary['median'] / bound:.0%}",
-                told.get(name, ""),
-            )
-        )
-    print_table(("", "target tokens/s", "spread", "of matmul rate", f"{best} against it"), rows)
 
 
 if __name__ == "__main__":
