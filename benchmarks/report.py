@@ -151,7 +151,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 def print_race(
     record: dict, comparisons: Sequence[Comparison], total: float, unit: str, **columns: Mapping[str, object]
 ) -> None:
-    """Print a row for each candidate: its speed, what `columns` tell of it, how many times as fast ours is."""
+    """Print a row for each candidate: its speed, what `columns` tell, how many times as fast ours is."""
     told = {comparison.peer: comparison for comparison in comparisons}
     rows = [
         (name, f"{total / each['median']:,.1f}", f"{each['spread']:.1%}", *more, told.get(name, ""))
