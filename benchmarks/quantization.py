@@ -91,7 +91,7 @@ def show(found: dict[str, list[dict[str, object]]]) -> None:
                 each["model"],
                 each["instructions"],
                 *(format(each[form], digits) for form in FORMS),
-                each[detail],
+                str(each[detail])[:18],
             ]
             for each in sorted(found[what], key=lambda each: each["model"])
         ]
