@@ -9,60 +9,39 @@ Sentences that wait while others are translated form the next batch, whichever r
 
 import argparse
 import asyncio
-import dataclasses
-import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, create_model
+from pydantic.dataclasses import dataclass
 from starlette.requests import ClientDisconnect
 
 from annotated import Translator
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Settings:
     """The model, the address and the limits of the service."""
 
     model: str = "multi30k-en-de"  # a model folder, or a shipped model's name
     quantization: str = "float32"  # or int8, see `to_ctranslate2`
-    beam: int = 4
+    beam: PositiveInt = 4
     host: str = "127.0.0.1"  # this machine alone; 0.0.0.0 is the whole network
-    port: int = 8000
-    letters: int = 1000  # of a sentence at most
-    tokens: int = 256  # of a sentence and of its translation at most
-    sentences: int = 64  # of a request at most
-    batch: int = 64  # sentences translated together at most
-    waiting: int = 512  # sentences in the queue at most; further requests are refused
-    connections: int = 1000  # open at the same time at most
-    seconds: float = 20.0  # until a request is given up
-
-
-def positive(text: str) -> int:
-    """Parse an integer from 1 on."""
-    if (value := int(text)) < 1:
-        raise ValueError
-    return value
-
-
-def port(text: str) -> int:
-    """Parse the number of a port."""
-    if not 0 <= (value := int(text)) < 65536:
-        raise ValueError
-    return value
-
-
-def seconds(text: str) -> float:
-    """Parse a positive, finite number of seconds."""
-    if not 0 < (value := float(text)) < math.inf:
-        raise ValueError
-    return value
+    port: Annotated[int, Field(ge=0, lt=65536)] = 8000
+    letters: PositiveInt = 1000  # of a sentence at most
+    tokens: PositiveInt = 256  # of a sentence and of its translation at most
+    sentences: PositiveInt = 64  # of a request at most
+    batch: PositiveInt = 64  # sentences translated together at most
+    waiting: PositiveInt = 512  # sentences in the queue at most; further requests are refused
+    connections: PositiveInt = 1000  # open at the same time at most
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 20.0  # until a request is given up
 
 
 class Batcher:
@@ -175,11 +154,14 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
 def main() -> None:
     """Load the model and serve until SIGTERM or Ctrl-C; requests that have arrived are answered."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    types = {"port": port, "seconds": seconds}
-    for field in dataclasses.fields(Settings):
-        kind = types.get(field.name, positive if field.type is int else field.type)
-        parser.add_argument(f"--{field.name}", type=kind, default=field.default)
-    settings = Settings(**vars(parser.parse_args()))
+    for field in fields(Settings):
+        parser.add_argument(f"--{field.name}", default=field.default)
+    options = parser.parse_args()
+    try:
+        settings = Settings(**vars(options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        parser.error(f"argument --{first['loc'][0]}: {first['msg']}")
     lengths = {"max_source": settings.tokens, "max_length": settings.tokens, "too_long": "refuse"}
     engine = {"engine": "ctranslate2", "quantization": settings.quantization}
     try:
