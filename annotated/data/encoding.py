@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from annotated.data.pairs import CHUNK, FORMAT, TOKENS, PackedRows, Pairs, ParallelText, load_rows, save_rows
+from annotated.data.packed import CHUNK, TOKENS, PackedRows, load_rows, save_rows
+from annotated.data.pairs import FORMAT, Pairs, ParallelText
 from annotated.data.text_files import progress
 from annotated.files import cached_folder, sha256
 from annotated.tokenizers import UNK, Tokenizer

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from annotated.data.pairs import TEXT, PackedRows, ParallelText, map_file
+from annotated.data.packed import TEXT, PackedRows, map_file
+from annotated.data.pairs import ParallelText
 from annotated.files import decode_lines, require
 from annotated.tokenizers import normalize
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from annotated.data import ParallelText, SubwordDropout, TokenBatches, encode_corpus
 from annotated.data import encoding as module
-from annotated.data.pairs import PackedRows
+from annotated.data.packed import PackedRows
 from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 
 TEXT = ParallelText(
