@@ -46,12 +46,10 @@ def figures_closed() -> Iterator[None]:
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Compute in one thread: the same additions in the same order, so the same last bits."""
-    import torch
+    from tiny_runs import single_thread
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with single_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

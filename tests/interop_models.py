@@ -58,6 +58,12 @@ def taught(tokenizer, steps=120):
     return model.eval()
 
 
+def classic_state(model):
+    """The weights of `check.right.classic`, with the names of norms that the original has."""
+    names = {"norm.gain": "norm.a_2", "norm.bias": "norm.b_2"}
+    return {name[:-9] + names.get(name[-9:], name[-9:]): t for name, t in model.state_dict().items()}
+
+
 def subwords(*sides):
     """A SentencePiece tokenizer of our own kind, of the text given."""
     return SentencePieceTokenizer.train([line for side in sides for line in side], 290)

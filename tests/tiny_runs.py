@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -31,6 +32,15 @@ SETTINGS = {
     "keep": 2,
     "log_every": 2,
 }
+
+
+@contextmanager
+def single_thread():
+    """Compute in one thread: the same additions in the same order, so the same last bits."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def pairs(count=60, seed=0):
@@ -103,6 +113,18 @@ def exit_code(process, seconds=300):
     process.join(seconds)
     assert process.exitcode is not None, "the process hangs"
     return process.exitcode
+
+
+CATS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
+
+
+def write_cats(folder):
+    """Write those pairs into two files and into one; returns the folder."""
+    folder.mkdir(exist_ok=True)
+    for name, column in zip(("a.en", "a.de"), zip(*CATS, strict=True), strict=True):
+        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
+    (folder / "both.tsv").write_text("".join("\t".join(pair) + "\n" for pair in CATS), encoding="utf-8")
+    return folder
 
 
 TOY_TRAINING = """

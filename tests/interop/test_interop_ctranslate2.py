@@ -4,12 +4,8 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, toy
 
-from annotated.data import load_corpus
-from annotated.evaluation import recorded
 from annotated.interop import to_ctranslate2
-from annotated.metrics import bleu
 from annotated.storage.model_folder import weights
-from annotated.translator import load_pretrained
 
 SETTINGS = {
     "the paper's": {"tied_embeddings": "all"},
@@ -36,21 +32,6 @@ def test_every_token_is_scored_alike(name, tmp_path):
     said = logits(model, torch.tensor([[*src, 1]]), torch.tensor([[0, *tgt]])).log_softmax(-1)
     expected = said[0].gather(1, torch.tensor([*tgt, 1]).unsqueeze(1)).flatten()
     torch.testing.assert_close(torch.tensor(scored.log_probs), expected, atol=1e-4, rtol=1e-4)
-
-
-def test_int8_costs_what_was_recorded(multi30k_folder, one_thread):
-    text = load_corpus("multi30k", "en-de")["test_2016_flickr"]
-    exact, cheap = (
-        bleu(load_pretrained("multi30k-en-de", **options).translate(text.src, 5, 0.0), text.tgt)
-        for options in ({}, {"engine": "ctranslate2", "quantization": "int8"})
-    )
-    # Without VNNI sums are cut off as well, which was measured; kernels of one kind are within 0.02 BLEU.
-    costs = [
-        each["float32"] - each["int8"]
-        for each in recorded("quantization")["scores"]
-        if (each["model"], each["split"]) == ("multi30k-en-de", "test_2016_flickr")
-    ]
-    assert abs(exact.value - cheap.value) < max(costs) + 0.1
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])

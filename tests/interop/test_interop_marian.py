@@ -1,15 +1,13 @@
 """Marian at Hugging Face, both ways: transformers' own model, tokenizer and greedy search are the oracle."""
 
 import itertools
-import pickle
 
 import pytest
 import sentencepiece
 import torch
-from interop_models import ENGLISH, GERMAN, MISSING, Bomb, logits, spm, subwords, toy
+from interop_models import ENGLISH, GERMAN, MISSING, logits, spm, subwords, toy
 from safetensors.torch import load_file, save_file
 
-import annotated
 from annotated.files import read_json, write_json
 from annotated.interop import load_marian, to_marian
 from annotated.search.greedy import greedy_decode
@@ -122,21 +120,15 @@ def marian_numbers(hf, model, tokenizer):
     return symbols + [numbers[piece] for piece in tokenizer.vocabulary[4:]]
 
 
-def test_the_source_is_cut_and_numbered_alike(case):
-    model, hf, _, src_tokenizer, _ = case
-    for sentence in SENTENCES:
-        ids = hf(sentence).input_ids
-        assert ids[-1] == model.config.eos_token_id
-        names = {number: piece for piece, number in hf.encoder.items()}
-        assert src_tokenizer.pieces(src_tokenizer.encode(sentence)) == [names[i] for i in ids[:-1]]
-
-
-def test_logits_are_equal(case):
+def test_the_source_is_cut_alike_and_logits_are_equal(case):
     model, hf, ours, src_tokenizer, tgt_tokenizer = case
     numbers = marian_numbers(hf, model, tgt_tokenizer)
     batch = hf(SENTENCES, return_tensors="pt", padding=True)
-    src = Translator(ours, src_tokenizer, tgt_tokenizer)
-    src = src.batch([src.encode(sentence) for sentence in SENTENCES])
+    translator = Translator(ours, src_tokenizer, tgt_tokenizer)
+    src = translator.batch([translator.encode(sentence) for sentence in SENTENCES])
+    names = {number: piece for piece, number in hf.encoder.items()}
+    for row, ids in zip(src.tolist(), batch.input_ids.tolist(), strict=True):
+        assert src_tokenizer.pieces(row)[: row.index(1)] == [names[i] for i in ids[: ids.index(0)]]
     tgt = torch.randint(4, len(tgt_tokenizer), (len(SENTENCES), 6))
     tgt[:, 0] = 0
     with torch.no_grad():
@@ -170,10 +162,7 @@ def test_it_can_be_written_back(case, transformers, tmp_path):
 OWN = {
     "all tied": ({"tied_embeddings": "all", "activation": "swish"}, True),
     "target tied": ({"tied_embeddings": "target", "activation": "gelu"}, False),
-    "none tied, positions that grow": (
-        {"tied_embeddings": "none", "d_model": 20, "N": 1, "max_len": 4},
-        False,
-    ),
+    "none tied, positions that grow": ({"tied_embeddings": "none", "d_model": 20, "max_len": 4}, False),
 }
 
 
@@ -202,31 +191,6 @@ def test_transformers_loads_ours(name, transformers, tmp_path):
     for mine, other in zip(found.tolist(), written.tolist(), strict=True):
         length = (mine.index(1) if 1 in mine else 7) + 1
         assert mine[:length] == other[:length]
-
-
-def test_transformers_says_what_a_shipped_model_says(transformers, tmp_path):
-    translator = annotated.load_pretrained("multi30k-en-de")
-    model, *tokenizers = translator.model, translator.src_tokenizer, translator.tgt_tokenizer
-    to_marian(tmp_path / "out", model, *tokenizers)
-    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "out").eval()
-    texts = [
-        "A dog runs through the grass.",
-        "Two men are playing chess in the park while a crowd is watching them.",
-        "A little girl in a pink dress is jumping over a puddle.",
-        "The cook is slicing onions.",
-        "Someone in a strange costume holds up a sign.",
-    ]
-    src = translator.batch([translator.encode(text) for text in texts])
-    mask = padding_mask(src, 2)
-    found = greedy_decode(model, src, mask, 40, 0, 1, translator.forbidden)
-    said = theirs.generate(input_ids=src, attention_mask=mask[:, 0].long(), num_beams=1, max_length=40)
-    for mine, other in zip(found.tolist(), said.tolist(), strict=True):
-        assert mine[: mine.index(1) + 1] == other[: other.index(1) + 1]
-    with torch.no_grad():
-        expected = theirs(input_ids=src, attention_mask=mask[:, 0].long(), decoder_input_ids=found).logits
-    torch.testing.assert_close(logits(model, src, found), expected, atol=1e-4, rtol=0)
-    again, *_ = load_marian(tmp_path / "out")
-    assert all(map(torch.equal, weights(again).values(), weights(model).values()))
 
 
 # ---- what is refused, on a folder that needs no transformers to make
@@ -260,12 +224,10 @@ REFUSED = {
     "unscaled embeddings": in_config(scale_embedding=False),
     "learned positions": in_config(static_position_embeddings=False),
     "stacks of two heights": in_config(decoder_layers=1),
-    "another activation": in_config(activation_function="gelu_new"),
     "half-shared embeddings": in_config(tie_word_embeddings=False),
     "a start that ends": in_config(decoder_start_token_id=0, eos_token_id=0),
     "a tensor is missing": in_weights(lambda t: {name: x for name, x in t.items() if name != FC1}),
     "a tensor too many": in_weights(lambda t: t | {"extra": torch.ones(1)}),
-    "another shape": in_weights(lambda t: t | {FC1: torch.ones(3, 16)}),
     "two for one": in_weights(lambda t: t | {"lm_head.weight": t["model.shared.weight"] + 1}),
     "positions of its own": in_weights(lambda t: t | {POSITIONS: torch.ones(1024, 16)}),
     "not finite": in_weights(lambda t: t | {FC1: t[FC1] / 0}),
@@ -283,27 +245,9 @@ def test_tensors_that_are_there_twice_or_can_be_made_are_fine(folder):
     """Older files hold the shared matrix under all its names, and the sinusoids."""
     before = load_marian(folder)[0]
     halves = torch.cat([torch.arange(0, 16, 2), torch.arange(1, 16, 2)])
-    in_weights(
-        lambda t: (
-            t
-            | {
-                "lm_head.weight": t["model.shared.weight"].clone(),
-                POSITIONS: sinusoids(1024, 16)[:, halves].contiguous(),
-            }
-        )
-    )(folder)
+    waves = sinusoids(1024, 16)[:, halves].contiguous()
+    in_weights(lambda t: t | {"lm_head.weight": t["model.shared.weight"].clone(), POSITIONS: waves})(folder)
     assert all(map(torch.equal, weights(load_marian(folder)[0]).values(), weights(before).values()))
-
-
-def test_an_older_file_of_weights_is_read_without_unpickling(folder):
-    before = load_marian(folder)[0]
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    assert all(map(torch.equal, weights(load_marian(folder)[0]).values(), weights(before).values()))
-    torch.save({"weight": Bomb(folder / "exploded")}, folder / "pytorch_model.bin")
-    with pytest.raises(pickle.UnpicklingError):
-        load_marian(folder)
-    assert not (folder / "exploded").exists()
 
 
 NOT_MARIAN = {"norm_first": True, "positions": "learned", "layer_norm_eps": 1e-6}
@@ -319,31 +263,12 @@ def test_what_marian_has_not_is_not_written(name, spms, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- its tokenizer
-
-
-@pytest.fixture
-def tokenizer(spms):
-    return MarianTokenizer(spms[0], ["<s>", "</s>", "<blank>", "<unk>", ">>de<<", *pieces(spms[0])])
-
-
-def test_text_comes_back_but_for_what_is_unknown(tokenizer):
-    assert tokenizer.decode(tokenizer.encode("the  dog sees a cat")) == "the dog sees a cat"
-    assert tokenizer.decode([0, *tokenizer.encode("the cat"), 3, 1, 2]) == "the cat"
-    assert tokenizer.unk in tokenizer.encode("Ω")
-
-
-def test_a_target_language_is_one_token(tokenizer):
-    assert tokenizer.encode(">>de<< the cat") == [4, *tokenizer.encode("the cat")]
-    assert tokenizer.encode(">>xx<< the cat") == [3, *tokenizer.encode("the cat")]
-
-
-def test_a_bad_vocabulary_is_refused(spms, tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="must begin with"):
-        MarianTokenizer(spms[0], ["<s>", "</s>"])
-    with pytest.raises(ValueError, match="twice"):
-        MarianTokenizer(spms[0], [*tokenizer.vocabulary, "x", "x"])
-    tokenizer.save(tmp_path, "t")
+def test_a_bad_vocabulary_is_refused(spms, tmp_path):
+    vocabulary = ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])]
+    for wrong in (["<s>", "</s>"], [*vocabulary, "x", "x"]):
+        with pytest.raises(ValueError, match=r"must begin with|twice"):
+            MarianTokenizer(spms[0], wrong)
+    MarianTokenizer(spms[0], vocabulary).save(tmp_path, "t")
     (tmp_path / "t.model").write_bytes(b"other")
     with pytest.raises(ValueError, match="checksum differs"):
         MarianTokenizer.load(tmp_path, "t")

@@ -2,28 +2,18 @@
 
 import pickle
 import struct
-from contextlib import suppress
+from hashlib import sha256
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from interop_models import Bomb
 from safetensors.torch import save_file
 from small_models import WORDS, change, make
 
 from annotated.files import read_json, write_json
 from annotated.storage import model_folder
-from annotated.storage.model_folder import (
-    CONFIG,
-    WEIGHTS,
-    find_model,
-    load_model,
-    load_weights,
-    save_model,
-    weights,
-)
-from annotated.storage.tensor_files import read_tensors, write_tensors
+from annotated.storage.model_folder import CONFIG, WEIGHTS, find_model, load_model, save_model
+from annotated.storage.tensor_files import read_tensors
 from annotated.tokenizers import WordTokenizer
 from annotated.training.checkpoint import average_checkpoints
 from annotated.translator import load_pretrained
@@ -51,6 +41,8 @@ def test_a_model_comes_back(tied, tmp_path):
     assert (again.generator.proj.weight is again.tgt_embed[0].lut.weight) == (tied != "none")
     assert (again.src_embed[0].lut.weight is again.tgt_embed[0].lut.weight) == (tied == "all")
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
+    names = [name for name in read_tensors(tmp_path / WEIGHTS) if "embed.0" in name or "proj.weight" in name]
+    assert len(names) == {"all": 1, "target": 2, "none": 3}[tied]
 
 
 def test_two_tokenizers_come_back_as_two(tmp_path):
@@ -59,11 +51,6 @@ def test_two_tokenizers_come_back_as_two(tmp_path):
     _, one, other = load_model(tmp_path)
     assert one.words == src.words
     assert other.words == tgt.words
-
-
-def test_a_shared_matrix_is_stored_once(folder):
-    names = read_tensors(folder / WEIGHTS).keys()
-    assert len([name for name in names if "lut" in name or "proj.weight" in name]) == 1
 
 
 # ---- damage
@@ -77,18 +64,6 @@ def test_a_file_cut_off_anywhere_is_never_read_as_whole(folder):
             read_tensors(folder / WEIGHTS)
     with pytest.raises(ValueError, match=r"model.safetensors is not a whole safetensors file"):
         load_model(folder)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 200), st.integers(0, 255))
-def test_a_changed_header_is_an_error_or_harmless(tmp_path_factory, place, byte):
-    path = tmp_path_factory.getbasetemp() / "t.safetensors"
-    write_tensors(path, {"a": torch.ones(3, 2), "b": torch.zeros(4)})
-    content = bytearray(path.read_bytes())
-    content[min(place, len(content) - 1)] = byte
-    path.write_bytes(content)
-    with suppress(ValueError):
-        read_tensors(path)
 
 
 def test_a_pickle_is_never_opened(folder, tmp_path):
@@ -109,41 +84,41 @@ def test_a_pickle_is_never_opened(folder, tmp_path):
 
 
 def test_missing_files_are_named(folder):
-    for name, error in ((WEIGHTS, "model.safetensors is missing"), ("tokenizer.json", "tokenizer.json")):
-        content = (folder / name).read_bytes()
+    for name in ("tokenizer.json", WEIGHTS, CONFIG):
         (folder / name).unlink()
-        with pytest.raises(FileNotFoundError, match=error):
+        with pytest.raises(FileNotFoundError, match=name):
             load_model(folder)
-        (folder / name).write_bytes(content)
-    with pytest.raises(FileNotFoundError, match=r"holds no model: there is no config.json"):
-        load_model(folder.parent)
 
 
-def test_wrong_tensors_are_named(folder):
+def test_an_empty_file_of_subwords_is_refused(folder):
+    (folder / "tokenizer.model").touch()
+    write_json(folder / "tokenizer.json", {"kind": "sentencepiece", "sha256": sha256(b"").hexdigest()})
+    with pytest.raises(ValueError, match="an empty file"):
+        load_model(folder)
+
+
+NAME = "encoder.layers.0.feed_forward.w_1.weight"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({NAME: None}, f"tensor {NAME} is missing"),
+        ({NAME: torch.zeros(8, 9)}, rf"tensor {NAME} has shape \(8, 9\), but .* \(8, 8\)"),
+        ({NAME: torch.full((8, 8), torch.nan)}, f"tensor {NAME} holds numbers that are not finite"),
+        ({"extra": torch.zeros(1)}, "tensor extra is not part of what the settings describe"),
+        # In float32, as they will be.
+        ({NAME: torch.full((8, 8), 1e300, dtype=torch.float64)}, f"tensor {NAME} holds numbers that are not"),
+        ({NAME: torch.ones(8, 8, dtype=torch.int8)}, f"tensor {NAME} is torch.int8, not float of 16, 32"),
+        ({NAME: torch.ones(8, 8, dtype=torch.complex64)}, f"tensor {NAME} is torch.complex64, not float"),
+    ],
+)
+def test_wrong_tensors_are_named(changes, says, folder):
     # Copies: what was read may still be the file, which is written over here.
-    tensors = {key: tensor.clone() for key, tensor in read_tensors(folder / WEIGHTS).items()}
-    name = "encoder.layers.0.feed_forward.w_1.weight"
-    missing = {key: tensor for key, tensor in tensors.items() if key != name}
-    for changed, says in (
-        (missing, f"tensor {name} is missing"),
-        ({**tensors, name: torch.zeros(8, 9)}, rf"tensor {name} has shape \(8, 9\), but .* \(8, 8\)"),
-        (
-            {**tensors, name: torch.full((8, 8), torch.nan)},
-            f"tensor {name} holds numbers that are not finite",
-        ),
-        ({**tensors, "extra": torch.zeros(1)}, "tensor extra is not part of what the settings describe"),
-        (
-            {**tensors, name: torch.full((8, 8), 1e300, dtype=torch.float64)},
-            f"tensor {name} holds numbers that are not finite",  # in float32, as they will be
-        ),
-        *(
-            ({**tensors, name: torch.ones(8, 8).to(dtype)}, f"tensor {name} is {dtype}, not float of 16, 32")
-            for dtype in (torch.int8, torch.bool, torch.float8_e4m3fn, torch.int64, torch.complex64)
-        ),
-    ):
-        save_file(changed, folder / WEIGHTS)
-        with pytest.raises(ValueError, match=f"model.safetensors: {says}"):
-            load_model(folder)
+    tensors = {name: tensor.clone() for name, tensor in read_tensors(folder / WEIGHTS).items()} | changes
+    save_file({name: t for name, t in tensors.items() if t is not None}, folder / WEIGHTS)
+    with pytest.raises(ValueError, match=f"model.safetensors: {says}"):
+        load_model(folder)
 
 
 def test_weights_are_loaded_all_or_none():
@@ -159,17 +134,14 @@ def test_weights_are_loaded_all_or_none():
     ("values", "says"),
     [
         ({"N": "six"}, "config.json: N must .*not 'six'"),
-        ({"N": 0}, "config.json: N must be a whole number from 1 to .* not 0"),
         ({"tgt_vocab": 7}, "config.json: tied_embeddings='all' needs one vocabulary"),
-        ({"d_ff": 10**13}, "config.json: d_ff must be a whole number from 1 to .* not 10000000000000"),
         ({"N": 2}, "model.safetensors: tensor .*layers.1.* is missing"),
     ],
 )
-def test_impossible_settings_are_named_in_one_line(values, says, folder):
+def test_impossible_settings_are_named(values, says, folder):
     change(folder, **values)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=says):
         load_model(folder)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +159,16 @@ def test_a_foreign_config_is_named(values, says, folder):
         load_model(folder)
 
 
-def test_loading_draws_no_random_numbers(folder):
-    before = torch.get_rng_state()
-    load_model(folder)
+@pytest.mark.parametrize("default", [torch.float16, torch.float64])
+def test_loading_draws_no_random_numbers_and_makes_float32_whatever_the_default_is(default, folder):
+    tokens, before = torch.tensor([[0, 4, 5, 4, 1]]), torch.get_rng_state()
+    expected = load_model(folder)[0](tokens, tokens, None, None)
+    try:
+        torch.set_default_dtype(default)
+        assert torch.equal(load_model(folder)[0](tokens, tokens, None, None), expected)
+        assert torch.get_default_dtype() == default
+    finally:
+        torch.set_default_dtype(torch.float32)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -208,26 +187,6 @@ def test_two_models_have_no_mean(folder, tmp_path):
     average_checkpoints([folder, tmp_path / "same"])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_average_is_the_arithmetic_mean(dtype, tmp_path):
-    models = []
-    for i in range(5):
-        model = make().to(dtype)
-        torch.manual_seed(i)
-        models.append({name: torch.randn_like(parameter) for name, parameter in weights(model).items()})
-        load_weights(model, models[-1], "here")
-        save_model(tmp_path / str(i), model, WORDS, WORDS)
-    mean = average_checkpoints([tmp_path / str(i) for i in range(5)])
-    for name, tensor in mean.items():
-        assert tensor.dtype == dtype
-        wanted = torch.stack([tensors[name] for tensors in models]).double().mean(dim=0)
-        torch.testing.assert_close(tensor, wanted.to(dtype))
-    backwards = average_checkpoints([tmp_path / str(i) for i in reversed(range(5))])
-    assert all(torch.equal(mean[name].float(), backwards[name].float()) for name in mean)
-    alone = average_checkpoints([tmp_path / "3"])
-    assert all(torch.equal(alone[name], models[3][name]) for name in alone)
-
-
 # ---- shipped models
 
 
@@ -242,17 +201,10 @@ def shipped(folder, tmp_path, monkeypatch):
     return package
 
 
-def test_a_shipped_model_is_found_by_its_name(shipped):
+def test_a_shipped_model_is_found_by_its_name_alone(shipped):
     assert load_pretrained("small").model.config == make().config
     assert find_model("small") == shipped / "pretrained" / "small"
     assert find_model(shipped / "secret") == shipped / "secret"
-
-
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../secret", "..\\secret", "small/", "small/../../secret", "./small", "m", "nope"]
-)
-def test_only_names_are_taken(name, shipped):
-    with pytest.raises(ValueError, match="is not the name of a shipped model; they are: small"):
-        load_pretrained(name)
-    with pytest.raises(ValueError, match="is not the name of a shipped model"):
-        load_pretrained(str(shipped / "secret"))
+    for name in ("", ".", "..", "../secret", "..\\secret", "small/", "./small", "m", str(shipped / "secret")):
+        with pytest.raises(ValueError, match="is not the name of a shipped model; they are: small"):
+            load_pretrained(name)

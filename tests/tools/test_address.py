@@ -85,12 +85,3 @@ def test_an_address_goes_everywhere_and_away_again(project: Path) -> None:
     (project / "pyproject.toml").write_text("[project]\n")
     assert address.write_all(project) == 0
     assert texts() == before
-
-
-def test_a_notebook_whose_files_differ_is_not_touched(project: Path, capsys: pytest.CaptureFixture) -> None:
-    source = project / "notebooks/00_tiny.py"
-    source.write_text(source.read_text().replace("print(1)", "print(2)"))
-    before = source.read_text(), source.with_suffix(".ipynb").read_text()
-    assert address.write_all(project) == 1
-    assert "00_tiny: its two files differ: make notebooks ONLY=00_tiny" in capsys.readouterr().err
-    assert (source.read_text(), source.with_suffix(".ipynb").read_text()) == before

@@ -27,10 +27,6 @@ def shown(**data: object) -> NotebookNode:
     return new_output("display_data", data)
 
 
-def result(**data: object) -> NotebookNode:
-    return new_output("execute_result", data, execution_count=1)
-
-
 def printed(text: str) -> NotebookNode:
     return new_output("stream", name="stdout", text=text)
 
@@ -44,20 +40,11 @@ CASES = {
     "same": (stored("print('one')", printed("one\n")), True),
     "other_text": (stored("print('one')", printed("two\n")), False),
     "other_chart_data": (stored(SHOW.format(drawn([1, 2])), shown(**drawn([1, 3]))), True),
-    "other_chart": (stored(SHOW.format(drawn([1])), shown(**drawn([1], "<Chart: Columns>"))), False),
     "missing_chart": (stored("x = 1", shown(**drawn([1]))), False),
     "other_address": (stored("print('<object at 0xabc1>')", printed("<object at 0xdef2>\n")), True),
     "same_figure": (stored(FIGURE.format(1), shown(**ONE_FIGURE)), True),
     "about_text": (stored("print('≈68.9 BLEU')", printed("≈41.2 BLEU\n")), True),
-    "about_signs": (stored("print('≈-1.2e-3 ≈1,234 ≈96%')", printed("≈0.9 ≈−987,654.3 ≈4%\n")), True),
-    "about_column": (stored("print('a   ≈9.8 |')", printed("a  ≈10.2 |\n")), True),
-    "about_result": (stored("'≈2.5'", result(**{"text/plain": "'≈2.7'"})), True),
-    "about_html": (
-        stored(SHOW.format({"text/html": "<b>≈7</b>"}), shown(**{"text/html": "<b>≈8.1</b>"})),
-        True,
-    ),
     "about_unit": (stored("print('≈3 s')", printed("≈3 ms\n")), False),
-    "about_nan": (stored("print('≈nan')", printed("≈3\n")), False),
     "exact_beside": (stored("print('≈3 of 4')", printed("≈3 of 5\n")), False),
     "other_figure_count": (stored(FIGURE.format(2), shown(**ONE_FIGURE)), False),
     "never_run": (stored("print('one')", count=None), True),  # which is why the pair check refuses it

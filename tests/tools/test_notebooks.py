@@ -1,6 +1,5 @@
 """The pair check names every fault put in; the builder repeats itself, and stops at a failing cell."""
 
-import base64
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -58,26 +57,17 @@ def names(folder: Path) -> list[str]:
     return [fault.name for fault in pairs.check_folder(folder, "")]
 
 
-def test_a_good_pair_has_no_fault(tmp_path: Path) -> None:
-    long_class = "# %%\nclass Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(30)) + "\n"
-    write_pair(tmp_path, notebook_text(long_class, IGNORED, VERDICT, *[PLAIN] * 4))
-    assert pairs.check_folder(tmp_path, "") == []
-
-
 @pytest.mark.parametrize(
     "cell",
     [
+        "class Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(30)),
         'print("≈1")\n\n# %% tags=["check"]\nfrom torch.testing import assert_close\n\nassert_close(1, 1)',
-        "x = 1  # ≈1",
-        'print("≈0.25")\n\n# %% tags=["check"]\nassert 0.2 < 0.25 < 0.3',
-        'print("equal:", 1 == 1)',
-        'print(f"equal: {1 == 1}")',
-        'def f(mask):\n    """Attend where mask: True."""',
+        'print(f"equal: {1 == 1}")  # ≈1',
     ],
 )
-def test_a_number_with_its_range_and_a_computed_truth_are_no_faults(tmp_path: Path, cell: str) -> None:
-    write_pair(tmp_path, notebook_text(f"# %%\n{cell}\n"))
-    assert names(tmp_path) == []
+def test_a_good_pair_has_no_fault(tmp_path: Path, cell: str) -> None:
+    write_pair(tmp_path, notebook_text(f"# %%\n{cell}\n", IGNORED, VERDICT, *[PLAIN] * 4))
+    assert pairs.check_folder(tmp_path, "") == []
 
 
 def lines(count: int) -> str:
@@ -88,25 +78,18 @@ SOURCE_FAULTS = [
     ("first cell", notebook_text(start="import annotated")),
     ("not Python", notebook_text("# %%\n# %timeit 1 + 1\n")),
     ("too long", notebook_text("# %%\n" + lines(26))),
-    ("too long", notebook_text("# %%\nclass A:\n    x = 1\n" + lines(26))),
     ("too long", notebook_text("# %%\n" + 2 * ("class A:\n" + "    x = 1\n" * 13))),
     ("metadata", notebook_text('# %% tags=["nbval-skip"]\nx = 1\n')),
-    ("metadata", notebook_text('# %% tags=["raises-exception"]\nx = 1\n')),
     ("metadata", notebook_text("# %%\n# NBVAL_IGNORE_OUTPUT\nx = 1\n")),
-    ("metadata", notebook_text('# %% jupyter={"source_hidden": true}\nx = 1\n')),
     ("about, no assert", notebook_text('# %%\nprint(f"≈{0.1:.2f}")\n')),
-    ("about, no assert", notebook_text('# %%\nprint("about ≈0.25")\n')),
     (
         "about, no assert",
         notebook_text('# %%\nprint("≈1")\n\n# %%\nx = 1\n\n# %% tags=["check"]\nassert 1\n'),
     ),
     ("typed truth", notebook_text('# %%\nprint("equal: True")\n')),
-    ("typed truth", notebook_text('# %%\nx = 1\nprint(f"{x} as predicted: False, alas")\n')),
     ("too many ignored", notebook_text(IGNORED, VERDICT, *[PLAIN] * 3)),
     ("no verdict", notebook_text(IGNORED, PLAIN, VERDICT, *[PLAIN] * 4)),
-    ("no verdict", notebook_text(*[PLAIN] * 6, end=EXERCISE + IGNORED)),
     ("no exercise", notebook_text(PLAIN, end="")),
-    ("no question", notebook_text(end='# %% tags=["solution"]\nassert 1 + 1 == 2\n')),
 ]
 
 
@@ -114,19 +97,6 @@ SOURCE_FAULTS = [
 def test_faults_of_the_source_are_named(tmp_path: Path, name: str, text: str) -> None:
     write_pair(tmp_path, text)
     assert names(tmp_path) == [name]
-
-
-def test_evidence_is_a_pair_without_exercises_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    write_pair(tmp_path, notebook_text(PLAIN, "# %% [markdown]\n# [Why](evidence/why.ipynb)\n"))
-    (tmp_path / "evidence").mkdir()
-    for suffix in (".py", ".ipynb"):
-        (tmp_path / f"00_tiny{suffix}").rename(tmp_path / f"evidence/why{suffix}")
-    write_pair(tmp_path, notebook_text(PLAIN, "# %% [markdown]\n# [Why](evidence/why.ipynb)\n"))
-    assert list(pairs.find_sources(tmp_path)) == ["00_tiny", "evidence/why"]
-    assert [str(fault) for fault in pairs.check_folder(tmp_path, "")] == [
-        "evidence/why, cell 4: dead link: there is no evidence/why: name it `evidence/why`"
-    ]
-    assert build.main(["--check", "00_tiny"], tmp_path) == 0
 
 
 def test_texts_are_brought_up_to_date_without_a_run(tmp_path: Path) -> None:
@@ -146,7 +116,6 @@ def test_a_translation_has_the_lessons_code_and_outputs(tmp_path: Path) -> None:
     source = tmp_path / "zh/00_tiny.py"
     source.parent.mkdir()
     source.write_text(notebook_text(PLAIN).replace("# # Tiny", "# # 很小"), encoding="utf-8")
-    assert names(tmp_path) == ["translation"]  # there is no .ipynb yet
     build.write_translations(tmp_path / "00_tiny.py")
     assert names(tmp_path) == []
     built = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
@@ -154,15 +123,6 @@ def test_a_translation_has_the_lessons_code_and_outputs(tmp_path: Path) -> None:
     assert [cell.execution_count for cell in built.cells if cell.cell_type == "code"] == [1, 2, 3]
     source.write_text(source.read_text(encoding="utf-8").replace("x = 1", "x = 2"), encoding="utf-8")
     assert names(tmp_path) == ["translation"]
-
-
-def test_a_drawing_comes_with_the_notebook(tmp_path: Path) -> None:
-    write_pair(tmp_path, notebook_text("# %% [markdown]\n# ![Attention](../images/attention.svg)\n"))
-    assert names(tmp_path) == []
-    cell = pairs.read_built(tmp_path / "00_tiny.ipynb").cells[2]
-    assert cell.source == "![Attention](attachment:attention.png)"
-    png = base64.b64decode(cell.attachments["attention.png"]["image/png"])
-    assert png == (ROOT / "images/attention.png").read_bytes()
 
 
 def output(cell: int, **content: object) -> Callable[[NotebookNode], object]:
@@ -182,20 +142,16 @@ BUILT_FAULTS = [
     ("cells", lambda built: built.cells.pop()),
     ("other source", sets("source", "x = 2")),
     ("other metadata", sets("metadata", nbformat.from_dict({"collapsed": True}))),
-    ("other id", sets("id", "another")),
     ("notebook metadata", lambda built: built.metadata.update(authors=[])),
-    ("execution count", sets("execution_count", None)),
     ("execution count", sets("execution_count", 3)),
     ("error output", output(2, output_type="error", ename="ValueError", evalue="no", traceback=[])),
     ("machine's own", prints("<object object at 0x7f4867b82fc0>")),
-    ("machine's own", prints("/home/reader/annotated/notebooks")),
     ("machine's own", output(2, output_type="display_data", data={"text/html": "<a href='/tmp/x'>"})),
     (
         "unnamed parameter",
         output(2, output_type="display_data", data={CHART: {"params": [{"name": "param_7"}]}}),
     ),
     ("about, no assert", prints("≈0.25\n")),
-    ("about, no assert", output(2, output_type="display_data", data={"text/html": "<b>≈8</b>"})),
     ("unreadable", lambda built: built.update(nbformat=3)),
 ]
 
@@ -228,16 +184,6 @@ def test_notebooks_are_linked_where_they_exist(tmp_path: Path, text: str, fault:
     assert names(tmp_path) == fault
 
 
-def test_ids_stay_when_a_cell_is_put_in_above(tmp_path: Path) -> None:
-    path = tmp_path / "00_tiny.py"
-    path.write_text(notebook_text(PLAIN))
-    before = [cell.id for cell in pairs.read_source(path).cells]
-    path.write_text(notebook_text(VERDICT, PLAIN))
-    after = [cell.id for cell in pairs.read_source(path).cells]
-    assert after == [*before[:2], after[2], *before[2:]]
-    assert len(set(after)) == len(after)
-
-
 def test_two_builds_give_the_same_faultless_bytes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     source, others = tmp_path / "00_tiny.py", psutil.Process().children()
     cells = "# %%\nimport sys\nprint('one')\nprint('two', file=sys.stderr)\n{'sum': 1 + 1}\n"
@@ -257,10 +203,7 @@ def test_a_failing_cell_is_told_and_the_old_notebook_stays(
     write_pair(tmp_path, notebook_text("# %%\nx = 41\nx / 0\n", start="x = 1"))
     before = (tmp_path / "00_tiny.ipynb").read_bytes()
     assert build.main(["00_tiny"], tmp_path) == 1
-    told = capsys.readouterr().err
-    assert "00_tiny.py, cell 3 of 5 failed:\n\nx = 41\nx / 0\n" in told
-    assert "ZeroDivisionError: division by zero" in told
-    assert "\x1b" not in told
+    assert "00_tiny.py, cell 3 of 5 failed:\n\nx = 41\nx / 0\n" in capsys.readouterr().err
     assert (tmp_path / "00_tiny.ipynb").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00_tiny.ipynb", "00_tiny.py"]
 

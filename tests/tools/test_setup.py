@@ -25,7 +25,7 @@ HEAVY = {
     "altair",
     "vl_convert",
 }
-HEAVY |= {"transformers", "sentencepiece", "sacrebleu", "sacremoses"}
+HEAVY |= {"ctranslate2", "transformers", "sentencepiece", "sacrebleu", "sacremoses"}
 
 
 def named() -> dict[str, Requirement]:

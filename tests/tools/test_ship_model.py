@@ -2,8 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
-import math
 from pathlib import Path
 
 import pytest
@@ -13,23 +11,13 @@ from tiny_runs import TOY_TRAINING, few_sentences
 from annotated.cli.flags import recipes
 from annotated.cli.main import main, parse
 from annotated.cli.train import text_settings
-from annotated.data import TokenBatches, encode_corpus, load_corpus
+from annotated.data import load_corpus
 from annotated.evaluation import read_scores, score_split
-from annotated.files import read_json, read_toml
-from annotated.perplexity import score_tokens
+from annotated.files import read_toml
 from annotated.search.config import Search
-from annotated.storage.model_folder import (
-    CONFIG,
-    SETTINGS,
-    WEIGHTS,
-    load_model,
-    shipped_model,
-    training_settings,
-)
+from annotated.storage.model_folder import WEIGHTS, load_model, shipped_model, training_settings
 from annotated.storage.tensor_files import read_tensors
 from annotated.training.config import TrainingConfig
-from annotated.training.run_folder import LOG
-from annotated.training.schedule import rate
 from annotated.transformer.config import TransformerConfig
 from annotated.translator import Translator, load_pretrained
 
@@ -125,29 +113,6 @@ def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
     assert {name: trained[name] for name in rest} == {name: defaults[name] for name in rest}
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_the_log_of_a_shipped_model_has_the_rates_of_its_settings(name):
-    folder = shipped_model(name)
-    settings, width = read_json(folder / SETTINGS), read_json(folder / CONFIG)["model"]["d_model"]
-    warmup = settings["warmup"]
-    factor = settings["learning_rate"] * math.sqrt(width * warmup)
-    log = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
-    rates = {line["step"]: line["rate"] for line in log if "rate" in line}
-    assert max(rates) > warmup
-    assert rates == {step: pytest.approx(rate(step, width, factor, warmup), rel=1e-6) for step in rates}
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_model_expects_the_references_as_its_card_says(name, multi30k_folder):
-    settings, said = training_settings(shipped_model(name)), read_scores(shipped_model(name))[SPLIT]
-    text = load_corpus(settings["corpus"], settings["pair"], settings["form"])[SPLIT]
-    translator = load_pretrained(name)
-    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer)
-    found = score_tokens(translator.model, TokenBatches(pairs, 4096, shuffle=False).epoch(0))
-    assert found.perplexity == pytest.approx(said.perplexity, rel=1e-3)
-    assert found.accuracy == pytest.approx(said.accuracy, abs=1e-3)
-
-
 def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     """One of them: to search a thousand translations takes half a minute."""
     name = "multi30k-en-de"
@@ -155,8 +120,5 @@ def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
     search = Search(said.beam, said.alpha, said.penalty)
     found, _ = score_split(load_pretrained(name), corpus, SPLIT, False, search)
-    for score in ("bleu", "tokenized_bleu"):
-        assert getattr(found, score).value == pytest.approx(getattr(said, score).value, abs=0.05)
-        assert f"{getattr(said, score)}" in (shipped_model(name) / ship_model.CARD).read_text(
-            encoding="utf-8"
-        )
+    assert found.bleu.value == pytest.approx(said.bleu.value, abs=0.05)
+    assert found.perplexity == pytest.approx(said.perplexity, rel=1e-3)

@@ -10,8 +10,7 @@ import nbformat
 import pytest
 
 from checking import check_site
-from folds import SCAFFOLD, TITLES
-from notebook_pages import VEGA, as_html, figure_name, fold
+from notebook_pages import VEGA, as_html, figure_name
 from sources import notebooks
 from teaching import row
 
@@ -66,18 +65,6 @@ def test_data_in_a_chart_cannot_end_its_script(tmp_path: Path) -> None:
     chart = output(**{"image/png": PNG, VEGA: spec, "text/plain": "<Chart: Scores; parameters: d_k>"})
     html = as_html(chart, "", tmp_path).data["text/html"]
     assert html.count("</script>") == 3  # its own, and two that load what draws
-    assert 'alt="Scores"' in html
-
-
-def test_what_a_notebook_folds_is_folded_and_nothing_else() -> None:
-    cells = [nbformat.v4.new_code_cell(f"# @title {tag}\n1", metadata={"tags": [tag]}) for tag in TITLES]
-    notebook = nbformat.v4.new_notebook(cells=[*cells, nbformat.v4.new_code_cell("2 + 2")])
-    fold(notebook)
-    assert [cell.metadata.get("tags", []) for cell in notebook.cells] == [
-        *(["hide-input" if t == SCAFFOLD else "hide-cell", t] for t in TITLES),
-        [],
-    ]
-    assert {cell.source for cell in cells} == {"1"}
 
 
 def test_every_notebook_has_a_row_for_teachers_and_its_figures() -> None:

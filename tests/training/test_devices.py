@@ -1,24 +1,12 @@
-"""Devices by name."""
+"""The processes of a run, by the variables that `torchrun` sets and by torch.distributed."""
 
 import pytest
 import torch
 from torch import distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from annotated.devices import find_device, is_first
+from annotated.devices import is_first
 from annotated.training.distributed import process_group
-
-
-@pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
-def test_a_device_that_is_not_here_is_a_clear_error(device, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="there is no cuda device"):
-        find_device(device)
-
-
-def test_a_device_of_no_kind_is_a_clear_error():
-    with pytest.raises(ValueError, match="no device 'gpu'"):
-        find_device("gpu")
 
 
 def test_the_processes_of_a_program_that_joined_by_itself_have_its_numbers():

