@@ -57,7 +57,7 @@ def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     products; here one such draw serves four entries, so p is rounded to a multiple of 1 / 65,536.
     """
     dropped = round(p * 65536)
-    if not training or inplace or x.device.type != "cpu" or dropped in (0, 65536):
+    if not training or inplace or x.device.type != "cpu" or not 0 < dropped < 65536:
         return F.dropout(x, p, training, inplace)
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device="cpu").random_(-(2**63), None)
     uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely

@@ -237,7 +237,7 @@ class Translator:
         """Record where each head looks while `translation`, by default ours, is written."""
         translation = self(sentence) if translation is None else translation
         src = self.batch([self.encode(sentence)])
-        tgt = [self.tgt_tokenizer.start, *self.tgt_tokenizer.encode(translation)]
+        tgt = [self.tgt_tokenizer.start, *self.tgt_tokenizer.encode(normalize(translation))]
         tokens = torch.tensor([tgt], device=src.device)
         masks = padding_mask(src, self.src_tokenizer.pad), subsequent_mask(tokens.size(1), tokens.device)
         with evaluating(self.model), capture_attention(self.model) as maps:

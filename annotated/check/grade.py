@@ -15,12 +15,19 @@ import torch
 from annotated.check import LAWS, run_file
 from annotated.check.report import Finding, Report, Status
 
-NOT_GRADED = "_", "."  # what the names of other files begin with
+NOT_GRADED = "_", "."  # what the names of other files and folders begin with
+
+
+def not_graded(folder: Path, file: Path) -> Path | None:
+    """Return what keeps a file below a folder from being graded, itself or a folder above it, if anything."""
+    parts = file.relative_to(folder).parts
+    left_out = (Path(*parts[: i + 1]) for i, part in enumerate(parts) if part.startswith(NOT_GRADED))
+    return next(left_out, None)
 
 
 def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> list[Report]:
     """Check each submission below a folder, side by side, each in a process of its own with a time limit."""
-    files = sorted(p for p in folder.rglob("*.py") if not p.name.startswith(NOT_GRADED))
+    files = sorted(file for file in folder.rglob("*.py") if not_graded(folder, file) is None)
     if not files:
         raise FileNotFoundError(f"{folder}: there is no .py file")
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
@@ -33,11 +40,10 @@ def grade(folder: Path, seconds: float = 60, adapter: Path | None = None) -> lis
         process = context.Process(target=check_in_child, args=arguments, daemon=True)
         process.start()
         sender.close()
-        wait([receiver, process.sentinel], 120)  # until it has begun: loading PyTorch does not count
+        wait([receiver, process.sentinel])  # until it has begun: loading PyTorch does not count
         why, findings = f"still running after {seconds:g} seconds", None
         try:
-            if receiver.poll():
-                receiver.recv()
+            receiver.recv()
             if receiver.poll(seconds):
                 findings = receiver.recv()
         except EOFError:

@@ -6,7 +6,7 @@ from pathlib import Path
 from annotated.check import Report, run_file
 from annotated.check.adapt import Code
 from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
-from annotated.check.grade import NOT_GRADED, grade, grades_as_csv
+from annotated.check.grade import grade, grades_as_csv, not_graded
 from annotated.check.report import junit, printable
 from annotated.files import check_output
 
@@ -24,8 +24,8 @@ def check(args: Namespace) -> int:
     for report in reports:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
-    if left_out := [str(file) for file in graded if file.name.startswith(NOT_GRADED)]:
-        print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(left_out))}")
+    if left_out := {str(not_graded(args.grade, file) or "") for file in graded} - {""}:
+        print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
     for file in args.files:
         reports.append(run_file(file, args.adapter))
         print(reports[-1].text(args.verbose))
@@ -44,7 +44,7 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
     """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
     if not model_is_right(report):
         if text is not None:
-            raise ValueError("the model must keep its laws before the shipped weights are loaded into it")
+            print("\nThe model must keep its laws before the shipped weights are loaded into it.")
     elif text is None:
         print('\nThe model itself keeps its laws. Let it translate: --translate "A dog runs."')
     else:

@@ -8,7 +8,9 @@ from annotated.cli.flags import CORPUS, PAIR
 from annotated.cli.train import own_files
 from annotated.cli.translate import load_translator, located, search_settings
 from annotated.data import Corpus, load_corpus, own_text
+from annotated.data.corpora import drop_faults
 from annotated.data.pairs import languages
+from annotated.devices import say
 from annotated.evaluation import score_split
 from annotated.files import check_output, json_text
 from annotated.metrics import METRICS, bootstrap
@@ -47,7 +49,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     """
     trained = training_settings(find_model(args.model))
     pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or CORPUS
-    if pair and args.pair not in (None, pair):
+    if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # as sigmorphon2020 takes it
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
     columns = args.columns and args.columns.split(",")
@@ -56,7 +58,9 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         for flag, value in {"corpus": args.corpus, "split": args.split}.items():
             if value not in (None, "own"):
                 raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
-        return Corpus("own", *languages(pair), {"own": own_text(files, "own", columns)}), "own"
+        text = drop_faults(own_text(files, "own", columns), pair, keep_equal=True)
+        say(text.report())
+        return Corpus("own", *languages(pair), {"own": text}), "own"
     if corpus == trained.get("corpus", corpus):
         args.form = args.form or trained.get("form")
     return load_corpus(corpus, pair or PAIR, args.form, columns), args.split or "val"

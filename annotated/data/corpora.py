@@ -220,7 +220,7 @@ def own_corpus(
 
     def key() -> list[Any]:  # with checksums, which need all of the text, a warm start would not be one
         changes = [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-        return [pair, keep_equal, columns, validation is None, *changes]
+        return [pair, keep_equal, columns, [each and len(each) for each in paths], *changes]
 
     return cached_corpus(cache, key, read)
 

@@ -9,8 +9,6 @@ import numpy as np
 from annotated.plots.drawing import axes_or_new, palette, plt
 from annotated.training.schedule import rate
 
-# So that runs can be told apart without color, too.
-LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 # A line of a run's log.jsonl, or what a notebook kept: `step`, and measurements that differ between lines.
 Record = Mapping[str, float]
 

@@ -40,14 +40,21 @@ def count_tokens(
 ) -> list[str]:
     """Return the most frequent tokens, at most `vocab_size` with the four symbols, ties in code point order.
 
-    Raises TypeError for a single string, whose characters would be taken for sentences.
+    Raises TypeError for a single string, whose characters would be taken for sentences, and ValueError where
+    no token is left.
     """
     if isinstance(sentences, str):
         raise TypeError("sentences must be an iterable of strings, not one string")
     counts = Counter(token for sentence in sentences for token in split(sentence))
     frequent = [token for token, count in counts.items() if count >= min_freq and token not in SPECIALS]
     frequent.sort(key=lambda token: (-counts[token], token))
-    return frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
+    kept = frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
+    if not kept:
+        raise ValueError(
+            f"none of {len(counts):,} tokens is left: vocab_size is {vocab_size}, the four symbols counted, and "
+            f"a token must occur at least {min_freq} times"
+        )
+    return kept
 
 
 class Tokenizer(ABC):

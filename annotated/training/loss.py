@@ -102,7 +102,8 @@ class ChunkedLoss(torch.autograd.Function):
             torch.addmm(bias, states[rows], weight.t(), out=logits)
             torch.log_softmax(logits, dim=1, out=log_probs)
             loss -= (right - other) * log_probs.gather(1, tokens).sum() + len(rows) * entropy
-            loss -= other * (log_probs.sum() - log_probs[:, padding_idx].sum())
+            if other:  # 0 times -inf, of a token that cannot be, is not 0
+                loss -= other * (log_probs.sum() - log_probs[:, padding_idx].sum())
             slope = log_probs.exp_().sub_(other)  # the gradient by logits: softmax minus target distribution
             slope[:, padding_idx] += other
             slope.scatter_add_(1, tokens, slope.new_full(tokens.shape, other - right))

@@ -122,7 +122,10 @@ class Trainer:
                 if resume and checkpoint is None:
                     say(f"there is no checkpoint in {self.out.path}: a new run begins")
                 self.progress.batches_in_epoch = len(self.batches_at(0))
-                warmup = self.config.warmup_in(self.progress.last_step(self.config))
+                asked, warmup = (
+                    self.config.warmup,
+                    self.config.warmup_in(self.progress.last_step(self.config)),
+                )
                 if checkpoint is not None and not self.config.warmup:
                     warmup = training_settings(checkpoint)["warmup"]
                 self.config = dataclasses.replace(self.config, warmup=warmup)
@@ -130,7 +133,8 @@ class Trainer:
                 if checkpoint is not None:
                     parts = self.model, self.optimizer, self.progress, self.settings
                     self.progress = restore(checkpoint, *parts, self.world)
-                self.out.prepare(self.settings, self.progress)
+                # As it was asked for: a run that takes over these settings may be of another length.
+                self.out.prepare({**self.settings, "warmup": asked}, self.progress)
         if self.world > 1:
             self.config, self.progress = broadcast((self.config, self.progress))
             with raise_on_all_ranks("; copy the text of the first node"):

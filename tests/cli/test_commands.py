@@ -133,7 +133,6 @@ def test_training_writes_what_it_says(run, text):
 
 def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
     sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
-    sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
     both = tmp_path / "both.tsv"
     both.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)), encoding="utf-8")
     assert main(["train", "--src", str(both), "--out", str(tmp_path / "o"), *TINY]) == 0

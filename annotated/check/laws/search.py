@@ -24,6 +24,8 @@ def draw_model(code: Code, seed: int, **sizes: int) -> Model:
     except Missing:
         from annotated.transformer.model import make_model
 
+        if code.true_hides or not code.batch_first or code.mask_dims != 3:
+            raise Missing("needs a `make_model` of these conventions") from None
         code = Code({**code.names} | {"make_model": make_model})
     model = code.model(shake=0.0, **sizes)
     model.pad = -1  # what a search has written is never padding
