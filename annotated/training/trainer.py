@@ -122,11 +122,9 @@ class Trainer:
                 if resume and checkpoint is None:
                     say(f"there is no checkpoint in {self.out.path}: a new run begins")
                 self.progress.batches_in_epoch = len(self.batches_at(0))
-                asked, warmup = (
-                    self.config.warmup,
-                    self.config.warmup_in(self.progress.last_step(self.config)),
-                )
-                if checkpoint is not None and not self.config.warmup:
+                asked = self.config.warmup
+                warmup = self.config.warmup_in(self.progress.last_step(self.config))
+                if checkpoint is not None and not asked:
                     warmup = training_settings(checkpoint)["warmup"]
                 self.config = dataclasses.replace(self.config, warmup=warmup)
                 self.settings["warmup"] = warmup

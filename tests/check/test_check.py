@@ -271,9 +271,20 @@ def test_no_file_of_the_learner_is_replaced(form: str, tmp_path: Path, capfd) ->
 def test_a_class_of_one_is_a_list_and_what_is_not_graded_is_said(tmp_path: Path, capsys) -> None:
     (tmp_path / "ann.py").write_text("def rate(): pass\n")
     (tmp_path / "_answer.py").write_text("")
+    (tmp_path / ".venv/lib").mkdir(parents=True)
+    (tmp_path / ".venv/lib/site.py").write_text("")
     assert ends(["check", "--grade", tmp_path, "--json", tmp_path / "out.json"]) == 1
     assert [report["name"] for report in json.loads((tmp_path / "out.json").read_text())] == ["ann"]
-    assert "_answer.py" in capsys.readouterr().out
+    assert ".venv, _answer.py\n" in capsys.readouterr().out
+
+
+def test_a_model_that_breaks_a_law_keeps_no_file_from_being_checked(tmp_path: Path, capsys) -> None:
+    files = [tmp_path / name for name in ("a.py", "b.py")]
+    for file in files:
+        file.write_text("def rate(step): return 0.0\n")
+    assert ends(["check", *files, "--translate", "A dog.", "--json", tmp_path / "out.json"]) == 1
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 2
+    assert capsys.readouterr().out.count("must keep its laws") == 2
 
 
 def test_laws_that_do_not_apply_are_one_line_or_a_list() -> None:

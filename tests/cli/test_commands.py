@@ -146,6 +146,17 @@ def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
     assert "BLEU" in capfd.readouterr().out
 
 
+def test_a_header_is_not_scored_and_what_is_dropped_is_said(run, tmp_path, capfd):
+    table, saved = tmp_path / "table.tsv", tmp_path / "out.txt"
+    table.write_text("source\ttarget\nthe cat\tdie Katze\n\tleer\n", encoding="utf-8")
+    asked = ["evaluate", "--model", run, "--src", table, "--beam", "1", "--save", saved]
+    assert main(list(map(str, asked))) == 0
+    assert len(saved.read_text(encoding="utf-8").splitlines()) == 1
+    told = capfd.readouterr().err
+    assert "column names" in told
+    assert "an empty side" in told
+
+
 @pytest.mark.parametrize(
     ("flags", "kind"),
     [

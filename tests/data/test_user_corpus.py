@@ -131,6 +131,15 @@ def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
         ]
 
 
+def test_which_files_belong_together_decides_what_is_cached(tmp_path):
+    for name in "abc":
+        rows = (f"{name}{i} one\t{name}{i} two\n" for i in range(40))
+        (tmp_path / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
+    a, b, c = (tmp_path / f"{name}.tsv" for name in "abc")
+    for text, validation in ((a, (b, c)), ((a, b), c)):
+        assert own_corpus(text, validation, cache=tmp_path / "cache") == own_corpus(text, validation)
+
+
 def test_text_that_is_read_otherwise_is_read_again(files, tmp_path):
     rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(20)]
     rows.append(dict.fromkeys(("en", "de", "fr"), "taxi"))

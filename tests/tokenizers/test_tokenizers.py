@@ -106,6 +106,12 @@ def test_a_small_text_gives_a_small_vocabulary_with_a_warning():
     assert tokenizer.decode(tokenizer.encode("another line: Ä")) == "another line: Ä"
 
 
+@pytest.mark.parametrize(("text", "size"), [("a a", 4), ("a a", -3), ("all of them once", None)])
+def test_a_vocabulary_without_a_token_is_refused(text, size):
+    with pytest.raises(ValueError, match="tokens is left"):
+        WordTokenizer.train([text], None, vocab_size=size)
+
+
 def test_too_small_a_vocabulary_names_the_least():
     with pytest.raises(ValueError, match="smaller than required_chars") as error:
         SentencePieceTokenizer.train(SENTENCES, 260)

@@ -44,6 +44,14 @@ def test_it_is_cross_entropy_on_its_target_less_the_entropy_of_that(smoothing):
     torch.testing.assert_close(found, F.cross_entropy(logits, criterion.true_dist, reduction="sum") - entropy)
 
 
+def test_a_token_that_cannot_be_does_no_harm():
+    states, weight, bias = torch.randn(3, WIDTH), torch.randn(SIZE, WIDTH), torch.zeros(SIZE)
+    bias[5] = -torch.inf
+    target = torch.tensor([0, 1, 4])
+    slow = LabelSmoothing(SIZE, PAD)(F.linear(states, weight, bias).log_softmax(dim=-1), target)
+    torch.testing.assert_close(smoothed_cross_entropy(states, weight, bias, target), slow)
+
+
 def test_a_prediction_of_0_for_padding_does_no_harm():
     x = torch.tensor([[0.2, 0.3, 0.0, 0.5], [1.0, 0.0, 0.0, 0.0]]).log().requires_grad_()
     loss = LabelSmoothing(4, PAD, 0.1)(x, torch.tensor([0, PAD]))

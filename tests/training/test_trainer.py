@@ -136,7 +136,8 @@ def test_a_warmup_that_is_not_given_follows_from_the_length_of_the_run_at_its_be
     rates = {line["step"]: line["rate"] for line in log_of(tmp_path) if "rate" in line}
     assert 1 < warmup < len(rates)
     assert rates == pytest.approx({n: 0.08 * min(n / warmup, (warmup / n) ** 0.5) for n in range(1, 33)})
-    assert read_json(tmp_path / "training.json")["warmup"] == warmup
+    # Another run with these settings, of another length, has a warm-up of its own.
+    assert read_json(tmp_path / "training.json")["warmup"] == 0
 
 
 @pytest.mark.parametrize(
