@@ -17,8 +17,8 @@ from annotated.modes import evaluating
 from annotated.perplexity import score_tokens
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.cache import DecoderCache, KeyValueCache
-from annotated.search.config import length_penalty
 from annotated.search.greedy import greedy_decode
+from annotated.search.penalty import length_penalty
 from annotated.storage.model_folder import load_model, save_model
 from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 from annotated.training.checkpoint import average_checkpoints

@@ -16,7 +16,8 @@ from annotated.devices import find_device
 from annotated.fast import map_in_threads
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
-from annotated.search.config import ENGINES, Limits, Penalty, Search
+from annotated.search.config import ENGINES, Limits, Search
+from annotated.search.penalty import Penalty
 from annotated.storage.model_folder import (
     check_vocabularies,
     find_model,

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.cache import DecoderCache
-from annotated.search.config import EXTRA_TOKENS, Penalty, Search
+from annotated.search.config import EXTRA_TOKENS, Search
+from annotated.search.penalty import Penalty
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 

@@ -1,4 +1,4 @@
-"""The settings of a search: the beam, the length penalty, and how long sentences may be.
+"""The settings of a search: the beam and its penalty, and how long sentences may be.
 
 Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 """
@@ -7,25 +7,15 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from annotated.search.penalty import Penalty, length_penalty
 from annotated.settings import check_fields
 
 EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 MAX_ALPHA = 10  # a penalty of any length is then a finite number
 
-Penalty = Literal["gnmt", "power"]
 ENGINES = ("auto", "pytorch", "ctranslate2")
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2
-
-
-def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
-    """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
-
-    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
-    length^alpha, as in Hugging Face and CTranslate2.
-    """
-    base = {"gnmt": (5 + length) / 6, "power": float(length)}
-    return base[penalty] ** alpha
 
 
 @dataclass(frozen=True)
