@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from annotated.search.beam import beam_search, best_continuations
 from annotated.search.cache import DecoderCache
-from annotated.search.penalty import length_penalty
 from annotated.search.greedy import greedy_decode
+from annotated.search.penalty import length_penalty
 from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
 from annotated.transformer.model import Generator, make_model
 
