@@ -108,7 +108,9 @@ class MultiHeadedAttention(nn.Module):
         """
         if mask is not None:
             check_mask(mask)
-            mask = mask.unsqueeze(-3)  # (B, 1, 1 or T, S)
+            if mask.dim() != 3:  # (B, S) would be taken for (T, S)
+                raise ValueError(f"a mask must be (batch, 1 or queries, keys), not {tuple(mask.shape)}")
+            mask = mask.unsqueeze(1)  # (B, 1, 1 or T, S)
         to_query, to_key, to_value, to_output = self.linears
         q = self.split(to_query(query))  # (B, h, T, d_k)
         if cache is not None and cache.complete:

@@ -124,6 +124,13 @@ def test_heads_are_those_of_pytorch(form):
         torch.testing.assert_close(one, other)
 
 
+def test_a_mask_of_padding_alone_is_not_taken_for_one_of_queries():
+    """(B, S), where there are as many sentences as queries."""
+    x, mask = torch.randn(3, 3, 8), torch.ones(3, 3, dtype=torch.bool).tril()
+    with pytest.raises(ValueError, match=r"not \(3, 3\)"):
+        MultiHeadedAttention(2, 8)(x, x, x, mask)
+
+
 def test_a_mask_that_is_not_boolean_is_refused():
     x, mask = random(1, 3, 8), torch.ones(1, 3, 3, dtype=torch.int64)
     for form in (attention, MultiHeadedAttention(2, 8).double()):
