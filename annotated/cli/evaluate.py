@@ -59,7 +59,8 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
             if value not in (None, "own"):
                 raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
         text = drop_faults(own_text(files, "own", columns), pair, keep_equal=True)
-        say(text.report())
+        if text.dropped:
+            say(text.report())
         return Corpus("own", *languages(pair), {"own": text}), "own"
     if corpus == trained.get("corpus", corpus):
         args.form = args.form or trained.get("form")
