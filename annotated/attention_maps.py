@@ -70,7 +70,7 @@ def attention_weights(
         k = module.split(to_key(key)) if cache is None else cache.key  # (batch, h, keys, d_k)
         # What attention makes of the identity matrix in place of the values is its weights.
         identity = torch.eye(k.size(-2), dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
-        return module.attend(q, k, identity, None if mask is None else mask.unsqueeze(-3))
+        return module.attend(q, k, identity, None if mask is None else mask.unsqueeze(1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

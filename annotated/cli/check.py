@@ -15,8 +15,8 @@ def check(args: Namespace) -> int:
     """Check files, or grade a folder; 1 where a law is broken or not written yet."""
     if bool(args.files) == (args.grade is not None):
         raise ValueError("name a file to check, or a folder with --grade")
-    graded = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
-    others = [*args.files, *graded, args.adapter]
+    found = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
+    others = [*args.files, *found, args.adapter]
     for output in (args.json, args.junit, args.csv):
         check_output(output, others)
         others.append(output)
@@ -24,7 +24,7 @@ def check(args: Namespace) -> int:
     for report in reports:
         mistake = report.first_mistake()
         print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
-    if left_out := {str(not_graded(args.grade, file) or "") for file in graded} - {""}:
+    if left_out := {str(path) for file in found if (path := not_graded(args.grade, file))}:
         print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
     for file in args.files:
         reports.append(run_file(file, args.adapter))
