@@ -8,10 +8,9 @@ Linux tells that.
 """
 
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -27,8 +26,9 @@ UPDATES = 3
 MEBI = 2**20
 
 
-def peak(name: str, size: str, tokens: int, device: torch.device) -> float:
+def peak(name: str, size: str, tokens: int, device: torch.device, threads: int) -> float:
     """Train a candidate in this process; the most memory that took, in MiB."""
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     config = CONFIGS[size]
     model = EncoderDecoder.from_config(config).to(device)
@@ -41,30 +41,25 @@ def peak(name: str, size: str, tokens: int, device: torch.device) -> float:
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text("utf-8"))[1]) / 1024
 
 
-def apart(options: Sequence[object], name: str) -> float:
+def peak_apart(*arguments: object) -> float:
     """The same in a fresh process."""
-    command = [sys.executable, Path(__file__), *options, "--one", name]
-    return float(subprocess.check_output(list(map(str, command)), text=True))
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(peak, arguments)
 
 
-def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
-    """Measure, print and record; with `--one`, print the peak of one candidate and no more."""
+def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
+    """Measure, print and record."""
     options = parser(__doc__, ("base", *(size for size in CONFIGS if size != "base")))
     options.add_argument("--tokens", type=int, default=4096, help="positions a batch (default %(default)s)")
-    options.add_argument("--one", choices=RACE, help="measure this candidate alone, in this process")
     options = options.parse_args(arguments)
     device = set_up(options)
-    if options.one:
-        print(peak(options.one, options.size, options.tokens, device))
-        return None
     torch.manual_seed(0)
     model = EncoderDecoder.from_config(CONFIGS[options.size])
     makers = candidates(model, torch.device("cpu"))
     check({name: makers[name]() for name in RACE}, random_batches(CONFIGS[options.size], 128, 1)[0])
-    shared = ["--size", options.size, "--device", options.device, "--threads", options.threads]
-    run_one = partial(apart, [*shared, "--tokens", options.tokens])
+    settings = options.size, options.tokens, device, options.threads
     # A candidate, run, tells its own memory: there is nothing to warm up.
-    runs = {name: partial(run_one, name) for name in RACE}
+    runs = {name: partial(peak_apart, name, *settings) for name in RACE}
     pairs = [(OURS, name) for name in RACE if name != OURS]
     measured, comparisons = race(
         runs, pairs, options.minutes, options.rounds, measure=lambda run: run(), warm_up=0

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pandas as pd
 import torch
 from processors import kept_to
-from report import main, plain_parser, print_table, write
+from report import main, plain_parser, write
 from timing import race
 
 from annotated.data import load_corpus
@@ -79,23 +80,9 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
         told = json.loads(subprocess.check_output(command, env=environment, text=True))
         for what, rows in told.items():
             found[what] += [{"instructions": name, **each} for each in rows]
-    show(found)
+    for rows in found.values():
+        print(pd.DataFrame(rows).sort_values("model").to_string(index=False))
     return write("quantization", options, {}, [], bytes=sizes, **found)
-
-
-def show(found: dict[str, list[dict[str, object]]]) -> None:
-    """Print two tables: BLEU, and sentences a second."""
-    for what, digits, detail in (("scores", ".2f", "split"), ("speeds", ",.0f", "ratio")):
-        rows = [
-            [
-                each["model"],
-                each["instructions"],
-                *(format(each[form], digits) for form in FORMS),
-                str(each[detail])[:18],
-            ]
-            for each in sorted(found[what], key=lambda each: each["model"])
-        ]
-        print_table((what, "instructions", *FORMS, detail), rows)
 
 
 if __name__ == "__main__":
