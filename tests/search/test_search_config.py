@@ -1,15 +1,12 @@
 """No sentence, setting or thread makes a translation longer than it may be: counted in tokens and steps."""
 
-import io
-import sys
-
 import pytest
 import torch
 
 from annotated.cli.main import main
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
-from annotated.storage.model_folder import load_model, save_model
+from annotated.storage.model_folder import load_model
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
@@ -129,25 +126,3 @@ def test_a_training_takes_just_the_pairs_that_fit(tmp_path):
     flags += ["--tokenizer=spaces", "--max-steps=1", "--bleu-every=1", f"--out={tmp_path / 'run'}"]
     assert main(["train", *flags]) == 0
     assert load_model(tmp_path / "run")[0].max_positions == 9
-
-
-# ---- the command line
-
-
-def translate(folder, text, monkeypatch, *flags):
-    stdin = io.TextIOWrapper(io.BytesIO(text.encode()))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    return main(["translate", f"--model={folder}", "--device=cpu", *flags])
-
-
-def test_the_command_line_cuts_and_says_so_or_refuses(words, tmp_path, monkeypatch, capfd):
-    save_model(tmp_path, endless(), words, words)
-    flags = ["--max-source=4", "--max-length=6", "--beam=1"]
-    assert translate(tmp_path, "w0\nw0 w1 w2 w3 w4\n", monkeypatch, *flags) == 0
-    out, err = capfd.readouterr()
-    assert [len(line.split()) for line in out.splitlines()] == [5, 5]
-    assert "annotated: line 2 has 6 tokens, but max_source is 4: the rest of it is not translated\n" in err
-    assert translate(tmp_path, "w0\nw0 w1 w2 w3 w4\n", monkeypatch, *flags, "--too-long=refuse") == 2
-    assert "annotated: line 2 has 6 tokens, but max_source is 4\n" in capfd.readouterr().err
-    assert translate(tmp_path, "w0\n", monkeypatch, "--max-length=0") == 2
-    assert "max_length must be a whole number from 1" in capfd.readouterr().err
