@@ -123,13 +123,9 @@ def test_nobody_else_on_the_network_is_served():
     ("body", "status", "says"),
     [
         (b"", 422, "Invalid JSON"),
-        (b"{", 422, "JSON"),
-        (b"\xff", 422, "JSON"),
-        (b"[]", 422, "object"),
         (b"{}", 422, "sentences"),
         (b'{"sentences": []}', 422, "at least 1"),
         (b'{"sentences": "a dog"}', 422, "array"),
-        (b'{"sentences": [null]}', 422, "sentences.0: "),
         (b'{"sentences": ["a", 5]}', 422, "sentences.1: "),
         (b'{"sentences": ["a \\ud800"]}', 422, "JSON"),
         (b'{"sentences": ["a"], "beam": 900}', 422, "beam"),
@@ -248,31 +244,19 @@ def begin(batcher, *requests):
     return [asyncio.create_task(batcher.ask(list(request))) for request in requests]
 
 
-def test_what_waits_goes_together_up_to_the_size_of_a_batch():
+def test_what_waits_goes_together_and_what_is_too_much_is_sent_away_whole():
     async def scene(batcher, slow):
         tasks = begin(batcher, "a")
         await asyncio.sleep(0.05)
-        tasks += begin(batcher, "bc", "d", "ef")
-        await asyncio.sleep(0.05)
-        slow.go.set()
-        assert await asyncio.gather(*tasks) == [["A"], ["B", "C"], ["D"], ["E", "F"]]
-        assert slow.batches == [["a"], ["b", "c", "d"], ["e", "f"]]
-
-    with_batcher(scene)
-
-
-def test_who_comes_when_too_many_wait_is_sent_away_whole():
-    async def scene(batcher, slow):
-        tasks = begin(batcher, "a")
-        await asyncio.sleep(0.05)
-        tasks += begin(batcher, "bcde")
+        tasks += begin(batcher, "bc", "d", "e")
         await asyncio.sleep(0.05)
         with pytest.raises(asyncio.QueueFull):
             await batcher.ask(["f", "g"])
         tasks += begin(batcher, "h")
         await asyncio.sleep(0.05)
         slow.go.set()
-        assert await asyncio.gather(*tasks) == [["A"], ["B", "C", "D", "E"], ["H"]]
+        assert await asyncio.gather(*tasks) == [["A"], ["B", "C"], ["D"], ["E"], ["H"]]
+        assert slow.batches == [["a"], ["b", "c", "d"], ["e", "h"]]
 
     with_batcher(scene)
 
@@ -324,6 +308,3 @@ def test_a_busy_service_says_so_and_gives_up_in_time():
             }
 
     asyncio.run(play())
-
-
-# ---- the measuring client
