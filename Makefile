@@ -132,7 +132,7 @@ coverage: $(READY) ## which lines of annotated/ the unit tests run (longer than 
 
 # The tests whose results follow from how a library multiplies, adds and rounds.
 KERNEL_TESTS := tests/transformer tests/fast $(addprefix tests/,search/test_beam_watch.py search/test_cache.py \
-  interop/test_interop_annotated.py interop/test_interop_ctranslate2.py interop/test_interop_torch.py)
+  interop/test_interop_annotated.py interop/test_ctranslate2_engine.py interop/test_interop_torch.py)
 
 test-processors: $(READY) ## run the tests as on older processors, an hour each (SHORT=1: only what depends on that, minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/processors.py $(if $(SHORT), \

@@ -2,14 +2,7 @@
 
 import pytest
 
-from annotated.files import (
-    creating_folder,
-    read_json,
-    read_toml,
-    remove_folder,
-    remove_partials,
-    replacing,
-)
+from annotated.files import creating_folder, read_json, read_toml, remove_folder, remove_partials, replacing
 from annotated.settings import settings_from_json
 from annotated.transformer.config import TransformerConfig
 

@@ -12,7 +12,7 @@ from nasty_text import NASTY
 
 from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translator import Translator, batch_by_length
+from annotated.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -54,27 +54,17 @@ def test_any_lines_give_as_many(translator, lines):
     "".join(found).encode()
 
 
-def test_two_thousand_words(translator):
-    text = " ".join(["the dog sees a cat"] * 400)
-    assert len(text.split()) == 2000
-    with pytest.warns(UserWarning, match="line 1 has 2,001 tokens"):
-        assert "\n" not in translator(text, beam=1)
-
-
-def test_a_line_break_is_never_written_however_likely(tokenizer):
-    torch.manual_seed(0)
-    shape = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1)
-    model = EncoderDecoder.from_config(shape)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_line_breaks_start_and_padding_are_never_written_however_likely(translator, tokenizer, beam):
+    model = deepcopy(translator.model)
     breaks = [i for i in range(len(tokenizer)) if tokenizer.decode([i]) in ("\n", "\r")]
     assert len(breaks) == 2
+    never = {*breaks, tokenizer.start, tokenizer.pad}
     with torch.no_grad():
-        model.generator.proj.bias[breaks] += 50
+        model.generator.proj.bias[list(never)] += 50
         model.generator.proj.bias[tokenizer.end] += 40  # next best, to save time
-    eager = Translator(model, tokenizer, tokenizer)
-    for beam in (1, 3):
-        text = eager("the dog", beam=beam)
-        assert "\n" not in text
-        assert "\r" not in text
+    found = Translator(model, tokenizer, tokenizer).search(["the dog", "a cat"], beam, n_best=beam)
+    assert all(never.isdisjoint(h.tokens) for each in found for h in each)
 
 
 def test_order_is_kept_and_neighbours_change_nothing(translator):
@@ -111,15 +101,6 @@ def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread
     assert model.training
 
 
-def test_groups_are_full_but_not_too_full():
-    encoded = {i: [0] * n for i, n in enumerate([3, 9, 1, 4, 4, 20, 2])}
-    groups = list(batch_by_length(encoded, 10))
-    assert sorted(i for group in groups for i in group) == list(range(7))
-    for group in groups:
-        assert len(group) * max(len(encoded[i]) for i in group) <= 10 or len(group) == 1
-    assert groups == [[5], [1], [3, 4], [0, 6, 2]]
-
-
 class Frame:
     """A table: going through it gives its columns' names."""
 
@@ -135,30 +116,13 @@ def test_what_would_be_taken_for_a_list_is_refused(sentences, translator):
         translator.translate(sentences)
 
 
-PLAIN = "Männer sehen Bäume."
-SAME = {
-    "no-break spaces": PLAIN.replace(" ", "\u00a0"),
-    "two spaces and a tab": PLAIN.replace(" ", " \t"),
-    "a byte order mark": "\ufeff" + PLAIN,
-    "NFD": unicodedata.normalize("NFD", PLAIN),
-    "a line end": PLAIN + "\n",
-    "three": PLAIN + "\r\r\n",
-    "zero-width spaces": PLAIN.replace(" ", "\u200b "),
-}
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_text_that_looks_alike_is_read_alike(name, translator):
-    assert translator.encode(SAME[name]) == translator.encode(PLAIN)
-    assert translator.translate([SAME[name]]) == translator.translate([PLAIN])
-    assert torch.equal(
-        translator.attention(SAME[name], "a cat").maps["cross", 0],
-        translator.attention(PLAIN, "a cat").maps["cross", 0],
-    )
-
-
-def test_invisible_text_has_an_empty_translation(translator):
-    assert translator.translate(["\u200b", "\ufeff \n", "\u00a0\u2060"]) == [""] * 3
+def test_text_that_looks_alike_is_read_alike(translator):
+    plain = "Männer sehen Bäume."
+    alike = "\ufeff" + unicodedata.normalize("NFD", plain).replace(" ", "\u00a0\u200b \t") + "\r\r\n"
+    assert translator.encode(alike) == translator.encode(plain)
+    assert translator.translate([alike]) == translator.translate([plain])
+    maps = (translator.attention(text, "a cat").maps["cross", 0] for text in (alike, plain))
+    assert torch.equal(*maps)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -171,15 +135,6 @@ def test_scores_that_are_no_numbers_are_an_error_rather_than_an_empty_line(trans
     with pytest.raises(ValueError, match=r"^line 12 has no translation: the scores are not finite"):
         large.translate(["", "a dog"], beam, first_line=11)
     assert large.translate(["", " "], beam) == ["", ""]
-
-
-def test_neither_start_nor_padding_is_ever_generated(translator):
-    model, tokenizer = deepcopy(translator.model), translator.tgt_tokenizer
-    with torch.no_grad():
-        model.generator.proj.bias[[tokenizer.start, tokenizer.pad]] += 50
-        model.generator.proj.bias[tokenizer.end] += 40  # next best, to save time
-    found = Translator(model, tokenizer, tokenizer).search(["the dog", "a cat"], beam=3, n_best=3)
-    assert all({tokenizer.start, tokenizer.pad}.isdisjoint(h.tokens) for each in found for h in each)
 
 
 def test_attention_stands_on_its_tokens(translator):

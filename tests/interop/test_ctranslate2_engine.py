@@ -1,11 +1,11 @@
-"""`Translator(..., engine="ctranslate2")` finds what our own search finds, and says where it cannot."""
+"""CTranslate2: a model written for it scores as ours does, and its search finds what our own finds."""
 
 import sys
 from contextlib import nullcontext
 
 import pytest
 import torch
-from interop_models import ENGLISH, GERMAN, MISSING, subwords, taught, toy
+from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
 from nasty_text import NASTY
 from torch import nn
 
@@ -13,12 +13,14 @@ from annotated import translator as translating
 from annotated.attention_maps import capture_attention
 from annotated.data import load_corpus
 from annotated.interop import ctranslate2 as engine_module
+from annotated.interop import to_ctranslate2
 from annotated.search.config import Search
+from annotated.storage.model_folder import weights
 from annotated.tokenizers import WordTokenizer
 from annotated.transformer.parts import Parts, variant
 from annotated.translator import Translator, load_pretrained
 
-pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
+ctranslate2 = pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
 
 SENTENCES = [*ENGLISH, "a dog", "", "house runs the to sees cat a dog", "the dog " * 60, *NASTY.values()]
 SEARCHES = [
@@ -36,6 +38,7 @@ MODELS = {
     "the paper's": {"tied_embeddings": "all"},
     "pre-norm, learned positions": {"norm_first": True, "positions": "learned", "max_len": 99},
     "GELU": {"activation": "gelu", "N": 1, "tied_embeddings": "target"},
+    "swish, large eps": {"activation": "swish", "layer_norm_eps": 0.1, "tied_embeddings": "all"},
 }
 
 
@@ -174,6 +177,34 @@ def test_int8_is_smaller_and_nearly_the_same(learned, tokenizer):
     assert scores[0] != scores[1]
     # With VNNI within 0.1 nats a sentence; without it sums are cut off as well, which cost up to 0.83.
     assert scores[0] == pytest.approx(scores[1], abs=1.5)
+
+
+# ---- a model written for it
+
+
+def test_every_token_is_scored_alike_with_two_vocabularies(tmp_path):
+    """By its `score_batch` on given pairs: no search on either side."""
+    src_tokenizer, tgt_tokenizer = subwords(ENGLISH), subwords(GERMAN)
+    model = toy(len(src_tokenizer), len(tgt_tokenizer))
+    to_ctranslate2(tmp_path / "model", model, src_tokenizer, tgt_tokenizer)
+    theirs = ctranslate2.Translator(str(tmp_path / "model"))
+    tgt = torch.randint(4, len(tgt_tokenizer), (7,)).tolist()
+    src = src_tokenizer.encode(ENGLISH[1])
+    pieces = [src_tokenizer.vocabulary[i] for i in src], [tgt_tokenizer.vocabulary[i] for i in tgt]
+    [scored] = theirs.score_batch([pieces[0]], [pieces[1]])
+    said = logits(model, torch.tensor([[*src, 1]]), torch.tensor([[0, *tgt]])).log_softmax(-1)
+    expected = said[0].gather(1, torch.tensor([*tgt, 1]).unsqueeze(1)).flatten()
+    torch.testing.assert_close(torch.tensor(scored.log_probs), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+def test_our_model_stays_as_it_was(quantization, tokenizer, tmp_path):
+    """CTranslate2 scales and rounds in place what it is handed."""
+    model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all")
+    before = {name: tensor.clone() for name, tensor in weights(model).items()}
+    to_ctranslate2(tmp_path / "out", model, tokenizer, tokenizer, quantization)
+    for name, tensor in weights(model).items():
+        assert torch.equal(tensor, before[name]), name
 
 
 # ---- weights that change

@@ -197,11 +197,15 @@ def test_transformers_loads_ours(name, transformers, tmp_path):
 
 
 @pytest.fixture
-def folder(spms, tmp_path):
+def tokenizer(spms):
+    return MarianTokenizer(spms[0], ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])])
+
+
+@pytest.fixture
+def folder(tokenizer, tmp_path):
     """One that we wrote."""
-    vocabulary = ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])]
-    tokenizer = MarianTokenizer(spms[0], vocabulary)
-    to_marian(tmp_path / "m", toy(*[len(vocabulary)] * 2, tied_embeddings="all"), tokenizer, tokenizer)
+    model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all")
+    to_marian(tmp_path / "m", model, tokenizer, tokenizer)
     return tmp_path / "m"
 
 
@@ -254,21 +258,18 @@ NOT_MARIAN = {"norm_first": True, "positions": "learned", "layer_norm_eps": 1e-6
 
 
 @pytest.mark.parametrize("name", NOT_MARIAN)
-def test_what_marian_has_not_is_not_written(name, spms, tmp_path):
-    vocabulary = ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])]
-    tokenizer = MarianTokenizer(spms[0], vocabulary)
-    model = toy(*[len(vocabulary)] * 2, **{name: NOT_MARIAN[name]})
+def test_what_marian_has_not_is_not_written(name, tokenizer, tmp_path):
+    model = toy(len(tokenizer), len(tokenizer), **{name: NOT_MARIAN[name]})
     with pytest.raises(ValueError, match=f"{name} is "):
         to_marian(tmp_path / "m", model, tokenizer, tokenizer)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bad_vocabulary_is_refused(spms, tmp_path):
-    vocabulary = ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])]
-    for wrong in (["<s>", "</s>"], [*vocabulary, "x", "x"]):
+def test_a_bad_vocabulary_is_refused(spms, tokenizer, tmp_path):
+    for wrong in (["<s>", "</s>"], [*tokenizer.vocabulary, "x", "x"]):
         with pytest.raises(ValueError, match=r"must begin with|twice"):
             MarianTokenizer(spms[0], wrong)
-    MarianTokenizer(spms[0], vocabulary).save(tmp_path, "t")
+    tokenizer.save(tmp_path, "t")
     (tmp_path / "t.model").write_bytes(b"other")
     with pytest.raises(ValueError, match="checksum differs"):
         MarianTokenizer.load(tmp_path, "t")
