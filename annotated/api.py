@@ -26,7 +26,7 @@ from annotated.training.config import TrainingConfig
 from annotated.training.loop import SimpleLossCompute, TrainState, run_epoch
 from annotated.training.loss import LabelSmoothing, smoothed_cross_entropy
 from annotated.training.schedule import noam_scheduler, rate
-from annotated.training.train import train
+from annotated.training.train import Stopped, train
 from annotated.training.trainer import Trainer, TrainingError
 from annotated.transformer.attention import (
     MultiHeadedAttention,
@@ -54,7 +54,7 @@ __all__ = [
     "Batch", "CharacterTokenizer", "CpuKernels", "Decoder", "DecoderCache", "DecoderLayer", "Embeddings",
     "Encoder", "EncoderDecoder", "EncoderLayer", "Generator", "Hypothesis", "KeyValueCache",
     "LabelSmoothing", "LearnedPositions", "MultiHeadedAttention", "Parts", "PositionalEncoding",
-    "PositionwiseFeedForward", "SentencePieceTokenizer", "SimpleLossCompute", "SublayerConnection",
+    "PositionwiseFeedForward", "SentencePieceTokenizer", "SimpleLossCompute", "Stopped", "SublayerConnection",
     "TrainState", "Trainer", "TrainingConfig", "TrainingError", "TransformerConfig", "Translator",
     "WordTokenizer", "alignment_error_rate", "attention", "average_checkpoints", "beam_search", "bleu",
     "bootstrap", "capture_attention", "chrf", "clones", "data_gen", "evaluating", "greedy_decode",

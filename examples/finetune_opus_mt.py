@@ -11,8 +11,8 @@ The same command with --resume behind it goes on with a run that was stopped.
 import sys
 
 import annotated
+from annotated import Stopped
 from annotated.interop import load_marian
-from annotated.training.train import Stopped
 
 # A low rate, few epochs, and of their weights the best rather than the last.
 SETTINGS = {"learning_rate": 5e-5, "epochs": 3, "max_tokens": 2048, "average_of": "best", "average": 1}

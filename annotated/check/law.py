@@ -93,6 +93,10 @@ def numbers(x: Tensor) -> str:
     return "[" + ", ".join(f"{float(n):.3g}" for n in x.detach().flatten()[: min(6, x.size(-1))]) + "]"
 
 
+def rows_of(mask: Tensor) -> str:
+    return " / ".join("".join(str(int(x)) for x in row) for row in mask)
+
+
 def expect(right: object, seen: str, example: str = "", /, **facts: Any) -> None:
     """Raise Failure unless something is right."""
     if not right:

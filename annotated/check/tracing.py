@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from annotated.check.law import close
+from annotated.check.law import close, expect
 
 Calls = Sequence[tuple[nn.Module, Any, Any]]  # of modules: module, first input, output
 
@@ -41,6 +41,12 @@ def trace(run: Callable[[], Any]) -> tuple[Any, Calls]:
         return run(), calls
     finally:
         handle.remove()
+
+
+def expect_dropout(module: nn.Module, run: Callable[[], Tensor]) -> None:
+    """Raise Failure unless two runs of a module in training differ. Leaves it in training mode."""
+    module.train()
+    expect(not close(run(), run()), "dropout changes nothing in training")
 
 
 def normalized(x: Tensor, calls: Calls = ()) -> list[Tensor]:

@@ -82,7 +82,7 @@ def add_torch(command: ArgumentParser) -> None:
     """Add the flags of every command that computes with a model."""
     add = command.add_argument_group("every command").add_argument
     add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
-    add("--threads", type=int, default=0, help="number of CPU threads; 0 lets PyTorch choose")
+    add("--threads", type=int, default=0, help="number of CPU threads; by default PyTorch chooses")
     add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
     add("--variants", type=Path, metavar="FILE", help="Python file that registers variants; it is executed")
     add_files(command)

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "threads" in args:
             import torch
 
-            if args.threads:
+            if args.threads > 0:
                 torch.set_num_threads(args.threads)
             torch.manual_seed(getattr(args, "seed", 0))
         return resolve_name(f"annotated.cli.{args.command}")(args) or 0

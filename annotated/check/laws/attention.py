@@ -1,4 +1,4 @@
-"""Laws of attention and of its heads (lessons 02 and 03)."""
+"""Laws of attention, of its heads, and of the causal mask (lessons 02, 03 and 07)."""
 
 import inspect
 import math
@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, first, perturb, takes
-from annotated.check.law import close, compare, expect, expect_shape, law, numbers
-from annotated.check.tracing import normalized, spied, trace, wrapping
+from annotated.check.adapt import Code, Missing, call, first, perturb, takes
+from annotated.check.law import close, compare, expect, expect_shape, law, numbers, rows_of
+from annotated.check.tracing import expect_dropout, normalized, spied, trace, wrapping
 
 
 @law("02_attention", "attention", "attention: equation 1")
@@ -90,9 +90,9 @@ H, D = 4, 24
 HEADS = "03_multi_head_attention", "multi_head_attention"
 
 
-def heads(code: Code) -> nn.Module:
+def heads(code: Code, dropout: float = 0.0) -> nn.Module:
     """Four heads of width six, far enough from their first weights that every part counts."""
-    return perturb(code.build("multi_head_attention", h=H, d_model=D, dropout=0.0), 0.3)
+    return perturb(code.build("multi_head_attention", h=H, d_model=D, dropout=dropout), 0.3)
 
 
 @law(*HEADS, "heads: equation")
@@ -104,6 +104,9 @@ def multi_head_equation(code: Code) -> str:
     expect_shape(out, 3, 5, D)
     again = code.attend(module, *given.values())
     expect(close(out, again), "the same input gives two outputs in evaluation mode")
+    if takes(code["multi_head_attention"], "drop"):
+        dropping = heads(code, dropout=0.5)
+        expect_dropout(dropping, lambda: code.attend(dropping, *given.values()))
     for name in given:
         other = code.attend(module, **given | {name: given[name] * 2})
         expect(not close(out, other), f"the output does not depend on the {name}")
@@ -190,3 +193,17 @@ def heads_differ(code: Code) -> None:
     expect(weights[0].numel() == 2 * H * 25, f"the weights are {tuple(weights[0].shape)}, not (2, {H}, 5, 5)")
     w = weights[0].reshape(2, H, 5, 5)
     expect(not close(w[:, 0], w[:, 1]), "two heads have the same weights", numbers(w))
+
+
+@law("07_batches_and_masks", "subsequent_mask", "causal mask")
+def subsequent_mask(code: Code) -> str | None:
+    """The mask of size n is True at row i, column j, where j <= i, and False beyond."""
+    mask, remark = torch.as_tensor(call(code["subsequent_mask"], length=4)).squeeze(), None
+    expect(mask.shape == (4, 4), f"the shape is {tuple(mask.shape)}, and should be (1, 4, 4) or (4, 4)")
+    if mask.is_floating_point() and (mask < 0).any():  # to be added to the scores
+        mask, remark = mask == 0, "a mask that is added to the scores"
+    allowed, ones = (mask != 0) != code.true_hides, torch.ones(4, 4)
+    example = f"{rows_of(allowed)}, and should be {rows_of(ones.tril())}"
+    right = torch.equal(allowed, ones.tril().bool())
+    expect(right, "the mask is wrong", example, got=allowed.float(), ones=ones)
+    return remark

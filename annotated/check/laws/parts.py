@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing, call, first
+from annotated.check.adapt import Code, Missing, call, first, takes
 from annotated.check.law import Failure, close, compare, expect, expect_shape, explain, law, numbers
-from annotated.check.tracing import normalized, trace, wrapping
+from annotated.check.tracing import expect_dropout, normalized, trace, wrapping
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"
@@ -24,6 +24,9 @@ def feed_forward_equation(code: Code) -> str | None:
     out, calls = trace(lambda: first(call(module, x=x)))
     expect_shape(out, *x.shape)
     compare(out[:, 2:3], first(call(module, x=x[:, 2:3])), "a position depends on the others")
+    if takes(code["feed_forward"], "drop"):
+        dropping = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.5)
+        expect_dropout(dropping, lambda: first(call(dropping, x=x)))
     maps = [call for call in calls if isinstance(call[0], nn.Linear)]
     if len(maps) != 2:
         raise Missing("it does not consist of two nn.Linear")
@@ -80,21 +83,25 @@ def scaled_by_model(code: Code) -> bool:
     return False
 
 
-def positions(code: Code, x: Tensor) -> Tensor:
-    module = code.build("positional_encoding", d_model=16, dropout=0.0, max_len=64)
-    return code.flip(call(module, x=code.flip(x)))
+def build_positions(code: Code, dropout: float = 0.0) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    """Return positional encoding, and what calls it, batch first."""
+    module = code.build("positional_encoding", d_model=16, dropout=dropout, max_len=64)
+    return module, lambda x: code.flip(call(module, x=code.flip(x)))
 
 
 @law(POSITIONS, "positional_encoding", "positions: added")
 def positions_added(code: Code) -> str | None:
     """Positions are added to x: the same for every sentence, different at every position."""
-    x = torch.randn(3, 7, 16)
-    out, zero = positions(code, x), positions(code, x * 0)
+    x, (_, positions) = torch.randn(3, 7, 16), build_positions(code)
+    out, zero = positions(x), positions(x * 0)
     expect_shape(out, 3, 7, 16, out=out)
     expect(not close(out, zero), "the output does not depend on x")
     rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
     expect(close(zero[0], zero[1]), "sentences get different positions", rows, zero=zero)
     expect(not close(zero[0, 0], zero[0, 1]), "all positions get the same vector", numbers(zero), zero=zero)
+    if takes(code["positional_encoding"], "drop"):
+        module, dropping = build_positions(code, 0.5)
+        expect_dropout(module, lambda: dropping(x))
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
@@ -104,10 +111,10 @@ def positions_added(code: Code) -> str | None:
 @law(POSITIONS, "positional_encoding", "positions: formula")
 def positions_formula(code: Code) -> str | None:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), and PE(pos, 2i + 1) the cosine of the same angle."""
-    module = code.build("positional_encoding", d_model=16, dropout=0.0, max_len=64)
+    module, positions = build_positions(code)
     if any(p.requires_grad for p in module.parameters()):
         raise Missing("positions are learned")
-    got, columns = positions(code, torch.zeros(1, 40, 16))[0], torch.arange(16).double()
+    got, columns = positions(torch.zeros(1, 40, 16))[0], torch.arange(16).double()
 
     def table(j: Tensor = columns // 2 * 2, start: int = 0, base: float = 1e4, unit: float = 1) -> Tensor:
         angle = torch.arange(start, start + 40).double()[:, None] * unit * base ** (-j / 16)
@@ -156,8 +163,7 @@ def sublayer_dropout(code: Code) -> None:
     module.train()
     kept = wrap(module, x, torch.zeros_like)
     expect(close(kept, wrap(module, x, torch.zeros_like)), "x itself loses numbers to dropout", numbers(kept))
-    unchanged = close(wrap(module, x, lambda y: y), wrap(module, x, lambda y: y))
-    expect(not unchanged, "dropout changes nothing in training")
+    expect_dropout(module, lambda: wrap(module, x, lambda y: y))
 
 
 @law(VECTORS, "generator", "generator: log-probabilities")

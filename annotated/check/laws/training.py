@@ -1,4 +1,4 @@
-"""Laws of masks, batches, the loss and the schedule (lessons 07 and 08)."""
+"""Laws of batches, the loss and the schedule (lessons 07 and 08)."""
 
 import inspect
 import math
@@ -9,27 +9,9 @@ import torch
 from torch import Tensor
 
 from annotated.check.adapt import Code, Missing, call, takes
-from annotated.check.law import close, expect, law, numbers
+from annotated.check.law import close, expect, law, numbers, rows_of
 
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
-
-
-def rows_of(mask: Tensor) -> str:
-    return " / ".join("".join(str(int(x)) for x in row) for row in mask)
-
-
-@law(BATCHES, "subsequent_mask", "causal mask")
-def subsequent_mask(code: Code) -> str | None:
-    """The mask of size n is True at row i, column j, where j <= i, and False beyond."""
-    mask, remark = torch.as_tensor(call(code["subsequent_mask"], length=4)).squeeze(), None
-    expect(mask.shape == (4, 4), f"the shape is {tuple(mask.shape)}, and should be (1, 4, 4) or (4, 4)")
-    if mask.is_floating_point() and (mask < 0).any():  # to be added to the scores
-        mask, remark = mask == 0, "a mask that is added to the scores"
-    allowed, ones = (mask != 0) != code.true_hides, torch.ones(4, 4)
-    example = f"{rows_of(allowed)}, and should be {rows_of(ones.tril())}"
-    right = torch.equal(allowed, ones.tril().bool())
-    expect(right, "the mask is wrong", example, got=allowed.float(), ones=ones)
-    return remark
 
 
 def batch_of(code: Code) -> tuple[Tensor, Tensor, Any]:
@@ -144,6 +126,9 @@ def rate_equation(code: Code) -> str | None:
     example = f"at steps {numbers(s)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
     right = torch.allclose(got, wanted, rtol=1e-4)
     expect(right, "the rate is wrong", example, got=got / wanted, s=s, d=d, w=w, wanted=wanted)
+    if takes(code["rate"], "factor"):
+        twice = float(call(code["rate"], step=50, **given | {"factor": 2.0}))
+        expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
     with suppress(ArithmeticError):
         call(code["rate"], step=0, **given)
         return None

@@ -15,7 +15,7 @@ def attention(Q, K, V, M=None):
 
 
 class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, n_heads, dropout=0.0):
+    def __init__(self, d_model, n_heads):
         super().__init__()
         d = d_model // n_heads
         self.W = nn.ParameterList(
@@ -42,7 +42,7 @@ class PositionWiseFeedForward(nn.Module):
 
 
 class PositionalEncoding(nn.Module):
-    def __init__(self, d_model, dropout=0.0, max_len=512):
+    def __init__(self, d_model, max_len=512):
         super().__init__()
         table = [[pos / 10000 ** (2 * (j // 2) / d_model) for j in range(d_model)] for pos in range(max_len)]
         table = torch.tensor(table)
