@@ -1,4 +1,4 @@
-"""Modes of PyTorch for the length of a block: evaluation, half precision, its own defaults."""
+"""Modes of PyTorch for the length of a block: evaluation, its own defaults."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 LOCK = threading.Lock()
 # For each module, the number of blocks that evaluate it, and whether it was in training before them.
@@ -38,23 +37,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
                     EVALUATED[module] = blocks - 1, training
                 else:
                     module.training = training
-
-
-@contextmanager
-def half_precision(device: torch.device) -> Iterator[None]:
-    """Compute matrix products in bf16 while the block runs, forward and backward; all else stays float32.
-
-    On a GPU that is autocast. On a CPU products round their numbers inside, if it has AMX: autocast would
-    spend more on conversions than it saves in a small model, and the fused attention is slower there.
-    """
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    on_cpu = device.type == "cpu"
-    try:
-        with sdpa_kernel(SDPBackend.MATH) if on_cpu else torch.autocast(device.type, torch.bfloat16):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from annotated.data.batches import Batch
 from annotated.interop import to_torch
-from annotated.modes import half_precision
 from annotated.tokenizers import PAD
 from annotated.training.loop import SimpleLossCompute
 from annotated.training.loss import LabelSmoothing, SummedLoss
+from annotated.training.precision import half_precision
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 

@@ -8,11 +8,11 @@ from torch import distributed as dist
 
 from annotated.data.batches import Batch
 from annotated.fast import quick_dropout
-from annotated.modes import half_precision
 from annotated.storage.model_folder import WEIGHTS
 from annotated.storage.tensor_files import read_tensors
 from annotated.tokenizers import WordTokenizer
 from annotated.training.loss import LabelSmoothing, rdrop_cross_entropy, smoothed_cross_entropy
+from annotated.training.precision import half_precision
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, make_model
 from annotated.translator import Translator

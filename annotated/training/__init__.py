@@ -4,6 +4,7 @@
     trainer         the training loop of long runs
     loss            label smoothing (section 5.4), readable and fast; R-Drop, which is newer
     schedule        the learning rate (section 5.3)
+    precision       bf16
     validation      scores on the validation data
     early_stopping  the best score so far, and for how long it has stood
     checkpoint      the position of a run; resuming; the mean of several checkpoints

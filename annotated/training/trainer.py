@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from annotated.data.batches import Batch, TokenBatches, mixed_seed
 from annotated.devices import rank_and_world, say, silent
 from annotated.fast import CpuKernels
-from annotated.modes import default_torch_state, half_precision
+from annotated.modes import default_torch_state
 from annotated.storage.model_folder import load_weights, rehearse_saving, training_settings, write_model
 from annotated.tokenizers import Tokenizer
 from annotated.training import distributed
@@ -29,6 +29,7 @@ from annotated.training.checkpoint import Progress, average_checkpoints, broadca
 from annotated.training.config import TrainingConfig
 from annotated.training.distributed import all_reduce, broadcast, raise_on_all_ranks
 from annotated.training.loss import SummedLoss
+from annotated.training.precision import half_precision
 from annotated.training.run_folder import RunFolder
 from annotated.training.schedule import rate
 from annotated.training.validation import Validation
