@@ -41,11 +41,12 @@ def fetch(adapter: Path, about: dict[str, str]) -> None:
         subprocess.run([*pip, *about["NEEDS"].split()], check=True)
 
 
-def audit(adapter: Path) -> dict[str, str]:
+def audit(adapter: Path, about: dict[str, str]) -> dict[str, str]:
     """Return the status of each law, and print what failed."""
-    report = clone_of(str(adapter)).with_suffix(".json")
-    site = report.with_name(f"{report.stem}_site")
-    environment = os.environ | {"PYTHONPATH": f"{Path.cwd()}{os.pathsep}{site}"}
+    clone = clone_of(str(adapter))
+    report = clone.with_suffix(".json")
+    folders = [clone / about.get("FOLDER", "."), Path.cwd(), clone.with_name(f"{clone.name}_site")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
     command = [sys.executable, "-m", "annotated", "check", str(adapter), "--json", str(report)]
     subprocess.run(command, env=environment, capture_output=True)
     findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
@@ -75,7 +76,7 @@ def main() -> None:
         print(adapter.stem)
         about = constants(adapter)
         fetch(adapter, about)
-        columns.append(audit(adapter))
+        columns.append(audit(adapter, about))
         counts = [str([*columns[-1].values()].count(status)) for status in SIGNS]
         rows.append([str(number), *name_and_version(adapter, about), *counts])
     laws = [[law, *(SIGNS[column[law]] for column in columns)] for law in columns[0]]

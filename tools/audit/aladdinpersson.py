@@ -1,17 +1,11 @@
 """aladdinpersson's "Transformer from scratch", the code of a popular video."""
 
-import sys
-
-from tools.audit import clone_of
+from transformer_from_scratch import SelfAttention as MultiHeadAttention
+from transformer_from_scratch import Transformer
 
 REPOSITORY = "https://github.com/aladdinpersson/Machine-Learning-Collection"
 COMMIT = "3b8992fe274f31df61464fc127cde9ffb34896e7"
 FOLDER = "ML/Pytorch/more_advanced/transformer_from_scratch"
-
-sys.path.insert(0, str(clone_of(__file__) / FOLDER))
-
-from transformer_from_scratch import SelfAttention as MultiHeadAttention
-from transformer_from_scratch import Transformer
 
 MASK_DIMS = 4
 

@@ -1,18 +1,12 @@
 """hkproj/pytorch-transformer, the code of a popular video course."""
 
-import sys
-
-from tools.audit import clone_of
-
-REPOSITORY = "https://github.com/hkproj/pytorch-transformer"
-COMMIT = "3beddd2604bfa5e0fbd53f52361bd887dc027a8c"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
 from model import *
 from model import LayerNormalization as LayerNorm
 from model import MultiHeadAttentionBlock as MultiHeadAttention
 from model import build_transformer as make_model
+
+REPOSITORY = "https://github.com/hkproj/pytorch-transformer"
+COMMIT = "3beddd2604bfa5e0fbd53f52361bd887dc027a8c"
 
 MASK_DIMS = 4
 

@@ -1,20 +1,14 @@
 """hyunwoongko/transformer."""
 
-import sys
-
-from tools.audit import clone_of
-
-REPOSITORY = "https://github.com/hyunwoongko/transformer"
-COMMIT = "63286547b9cd174a6cfc204832271814d685181f"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
 from models.layers.layer_norm import LayerNorm
 from models.layers.multi_head_attention import MultiHeadAttention
 from models.layers.position_wise_feed_forward import PositionwiseFeedForward
 from models.layers.scale_dot_product_attention import ScaleDotProductAttention
 from models.model.transformer import Transformer
 from util.bleu import get_bleu
+
+REPOSITORY = "https://github.com/hyunwoongko/transformer"
+COMMIT = "63286547b9cd174a6cfc204832271814d685181f"
 
 PAD = 1
 MASK_DIMS = 4

@@ -1,19 +1,12 @@
 """jadore801120/attention-is-all-you-need-pytorch."""
 
-import sys
-
 import torch
-
-from tools.audit import clone_of
-
-REPOSITORY = "https://github.com/jadore801120/attention-is-all-you-need-pytorch"
-COMMIT = "132907dd272e2cc92e3c10e6c4e783a87ff8893d"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
 from transformer import Models
 from transformer.Modules import ScaledDotProductAttention
 from transformer.Optim import ScheduledOptim
+
+REPOSITORY = "https://github.com/jadore801120/attention-is-all-you-need-pytorch"
+COMMIT = "132907dd272e2cc92e3c10e6c4e783a87ff8893d"
 
 
 def PositionalEncoding(d_model, max_len):

@@ -1,18 +1,13 @@
 """karpathy/nanoGPT: a decoder alone, so its model is held to the laws of what follows the source."""
 
-import sys
-
+from model import GPT, GPTConfig
+from model import LayerNorm as OptionalBias
 from torch import nn
 
-from tools.audit import DECODER_ALONE, clone_of
+from tools.audit import DECODER_ALONE
 
 REPOSITORY = "https://github.com/karpathy/nanoGPT"
 COMMIT = "3adf61e154c3fe3fca428ad6bc3818b27a3b8291"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
-from model import GPT, GPTConfig
-from model import LayerNorm as OptionalBias
 
 NOT_APPLICABLE = DECODER_ALONE
 

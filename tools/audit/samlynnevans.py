@@ -1,22 +1,15 @@
 """SamLynnEvans/Transformer, the code of a widely read article."""
 
-import sys
-
 import torch
-from torch import nn
-
-from tools.audit import clone_of
-
-REPOSITORY = "https://github.com/SamLynnEvans/Transformer"
-COMMIT = "49e01800aab01dcd83403a056c059f429a7d7512"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
 from Embed import PositionalEncoder
 from Models import Transformer
 from Sublayers import FeedForward, MultiHeadAttention
 from Sublayers import Norm as LayerNorm
 from Sublayers import attention as attend
+from torch import nn
+
+REPOSITORY = "https://github.com/SamLynnEvans/Transformer"
+COMMIT = "49e01800aab01dcd83403a056c059f429a7d7512"
 
 NOT_APPLICABLE = {"positions: added": "it scales the embeddings in the same module"}
 

@@ -25,7 +25,6 @@ from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
-from traitlets import default
 
 from address import find_repository
 from annotated.files import replacing
@@ -44,18 +43,6 @@ from pairs import (
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 SECONDS_PER_CELL = 600
-
-
-class OwnKernel(AsyncKernelManager):
-    """Starts the kernel of the Python that runs this, whatever other kernels the machine knows."""
-
-    @default("kernel_spec_manager")
-    def _search_no_folder(self) -> KernelSpecManager:
-        return KernelSpecManager(kernel_dirs=[])
-
-    @default("transport_encryption")
-    def _encrypt_where_possible(self) -> str:
-        return "auto"  # otherwise the kernel warns, once a notebook
 
 
 class BuildError(Exception):
@@ -85,10 +72,14 @@ def write_svgs(source: Path, svgs: Mapping[str, str]) -> None:
 def execute(notebook: NotebookNode, source: Path) -> None:
     """Put the outputs into `notebook`: run it top to bottom in a new kernel, in the folder of `source`."""
     started = []
+    kernel = AsyncKernelManager(
+        kernel_name="python3",
+        kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),  # so it is that of the Python that runs this
+        transport_encryption="auto",  # otherwise the kernel warns, once a notebook
+    )
     client = NotebookClient(
         notebook,
-        kernel_manager_class=OwnKernel,
-        kernel_name="python3",
+        km=kernel,
         timeout=SECONDS_PER_CELL,
         record_timing=False,
         extra_arguments=["--ext=figure_words"],
@@ -98,7 +89,7 @@ def execute(notebook: NotebookNode, source: Path) -> None:
     try:
         # Without bars: a widget's number differs from run to run.
         path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
-        client.execute(env={**os.environ, "PYTHONPATH": path, "TQDM_DISABLE": "1"})
+        client.execute(cleanup_kc=True, env={**os.environ, "PYTHONPATH": path, "TQDM_DISABLE": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         raise BuildError(explain(notebook, source, started[-1], error)) from error
     notebook.metadata = nbformat.from_dict(METADATA)

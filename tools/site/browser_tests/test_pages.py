@@ -11,20 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import SITE
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-PAGES = [
-    "index",
-    "questions",
-    "glossary",
-    "names",
-    "citation",
-    "changelog",
-    "gallery",
-    "teaching",
-    "search",
-    "genindex",
-    "api/index",
-]
-PAGES = [f"{name}.html" for name in [*PAGES, "api/transformer.attention"]]
+NAMES = "index questions glossary names citation changelog gallery teaching search genindex api/index"
+PAGES = [f"{name}.html" for name in [*NAMES.split(), "api/transformer.attention"]]
 for pattern in ("*.html", "[a-z][a-z]/*.html"):
     PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob(f"notebooks/{pattern}"))
 OWN = ("file:", "data:", "blob:")

@@ -19,6 +19,7 @@ import {
 } from "./drawing.tsx";
 import { nameOf, told } from "./heads.ts";
 import { texts } from "./language.ts";
+import type { Side } from "./state.ts";
 import { ChooseToken } from "./stations.tsx";
 import type { Sequence } from "./transformer.ts";
 import {
@@ -35,18 +36,13 @@ import {
   type View,
 } from "./view.ts";
 
-const sidesOf = (kind: Kind) =>
-  ({
-    queries: kind === "encoder" ? "encoder" : "decoder",
-    keys: kind === "decoder" ? "decoder" : "encoder",
-  }) as const;
-
-// All that the three stations need of the head at hand.
-function headAtHand(view: View, kind: Kind) {
+// All that the three stations need of a head, by default the one at hand.
+function headAtHand(view: View, kind: Kind, head = view.state.head) {
   const { state, look, model } = view;
   const name = attentionName(kind, state.layer);
-  const { queries, keys } = sidesOf(kind);
-  const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], state.head, model.h);
+  const queries: Side = kind === "encoder" ? "encoder" : "decoder";
+  const keys: Side = kind === "decoder" ? "decoder" : "encoder";
+  const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], head, model.h);
   return {
     name,
     part,
@@ -62,11 +58,9 @@ function headAtHand(view: View, kind: Kind) {
 
 // What a head does in this sentence, in words.
 function headName(view: View, kind: Kind, head: number): string {
-  const { look, model } = view;
-  const { name } = headAtHand(view, kind);
-  const part = (stage: string) => headOf(look.trace[`${name}.${stage}`], head, model.h);
-  const keys = piecesOf(view, sidesOf(kind).keys).map(spelled);
-  return told(nameOf(kind, { weights: part("weights"), masked: part("masked"), keys }));
+  const { part, keys } = headAtHand(view, kind, head);
+  const pieces = piecesOf(view, keys).map(spelled);
+  return told(nameOf(kind, { weights: part("weights"), masked: part("masked"), keys: pieces }));
 }
 
 export function Projections({ view, kind }: { view: View; kind: Kind }) {
@@ -196,13 +190,9 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         <p>{said.headDoes(state.head + 1, state.layer + 1, <b>{headName(view, kind, state.head)}</b>)}</p>
         <p class="small">{said.readMap}</p>
         <WeightMap
-          weights={part("weights")}
-          queries={queryNames}
-          keys={keyNames}
-          chosen={at}
-          unmasked={unmasked}
+          {...{ view, kind }}
+          head={state.head}
           name={said.mapName(state.layer + 1, state.head + 1)}
-          onChoose={(i) => choosePosition(view, queries, i)}
         />
       </Fold>
     </>
@@ -234,10 +224,9 @@ function LastLayer({ view }: { view: View }) {
 
 export function Heads({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, model } = view;
-  const { name, part, at, width, queries, queryNames, keyNames, unmasked } = headAtHand(view, kind);
-  const rows = look.trace[`${name}.weights`];
+  const { name, part, at, width, queries, queryNames, keyNames } = headAtHand(view, kind);
   const focus = (head: number) => {
-    const row = headOf([rows[at]], head, model.h)[0];
+    const row = headAtHand(view, kind, head).part("weights")[at];
     const [first] = largestOf(row, 1);
     return `${keyNames[first]} ${percent(row[first])}`;
   };
@@ -255,21 +244,15 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
               {said.headNumber(head + 1)}
             </Button>
             <p class="name">{headName(view, kind, head)}</p>
-            <WeightMap
-              small
-              weights={headOf(rows, head, model.h)}
-              queries={queryNames}
-              keys={keyNames}
-              chosen={at}
-              unmasked={unmasked}
-              name={said.headMapName(head + 1)}
-              onChoose={(i) => choosePosition(view, queries, i)}
-            />
+            <WeightMap small {...{ view, kind, head }} name={said.headMapName(head + 1)} />
             <p>{said.mostTo(<b>{focus(head)}</b>)}</p>
           </section>
         ))}
       </div>
-      <Naming kind={kind} />
+      <details>
+        <summary>{said.naming}</summary>
+        <p>{said.rules(kind === "decoder", said.places[kind])}</p>
+      </details>
       <h3 class="value">{said.handsOver(state.head + 1, width)}</h3>
       <Strips
         name={said.outputName}
@@ -314,27 +297,12 @@ function summed(weights: Float32Array, values: Sequence, names: string[]): Label
   ];
 }
 
-// By which rules a head gets its line.
-const Naming = ({ kind }: { kind: Kind }) => (
-  <details>
-    <summary>{texts.attention.naming}</summary>
-    <p>{texts.attention.rules(kind === "decoder", texts.attention.places[kind])}</p>
-  </details>
-);
-
 // Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it. The
 // number of the cell that is pointed at, or was tapped, stands above it.
-function WeightMap(props: {
-  weights: Sequence;
-  queries: string[];
-  keys: string[];
-  chosen: number;
-  onChoose: (i: number) => void;
-  name: string;
-  unmasked: boolean;
-  small?: boolean;
-}) {
-  const { weights, queries, keys, chosen, onChoose, name, unmasked, small } = props;
+function WeightMap(props: { view: View; kind: Kind; head: number; name: string; small?: boolean }) {
+  const { view, kind, head, name, small } = props;
+  const { part, at, queries, queryNames, keyNames, unmasked } = headAtHand(view, kind, head);
+  const weights = part("weights");
   const [cell, setCell] = useState<{ i: number; j: number; left: number; top: number } | null>(null);
   const box = useRef<HTMLDivElement>(null);
   const close = () => setCell(null);
@@ -357,15 +325,18 @@ function WeightMap(props: {
       onPointerMove={(event) => event.pointerType === "mouse" && open(event)}
       onPointerLeave={(event) => event.pointerType === "mouse" && close()}>
       <Scrolls name={name}>
-        <table class={small ? "map small" : queries[0]?.includes("→") ? "map pairs" : "map"}>
-          <Head columns={[null, ...keys.map((piece) => <span>{piece}</span>)]} />
+        <table class={small ? "map small" : queries === "decoder" ? "map pairs" : "map"}>
+          <Head columns={[null, ...keyNames.map((piece) => <span>{piece}</span>)]} />
           <tbody>
-            {queries.map((query, i) => (
-              <tr key={i} class={i === chosen ? "chosen" : undefined} onClick={() => onChoose(i)}>
+            {queryNames.map((query, i) => (
+              <tr
+                key={i}
+                class={i === at ? "chosen" : undefined}
+                onClick={() => choosePosition(view, queries, i)}>
                 <th scope="row">
                   <span>{query}</span>
                 </th>
-                {keys.map((_, j) => (
+                {keyNames.map((_, j) => (
                   <td
                     key={j}
                     class={unmasked && j > i ? "late" : undefined}
@@ -381,7 +352,7 @@ function WeightMap(props: {
       </Scrolls>
       {cell && weight != null && (
         <span class="bubble" aria-hidden="true" style={{ "--at": cell.left, "--top": `${cell.top}px` }}>
-          {texts.attention.looksAt(queries[cell.i], keys[cell.j], <b>{percent(weight)}</b>)}
+          {texts.attention.looksAt(queryNames[cell.i], keyNames[cell.j], <b>{percent(weight)}</b>)}
         </span>
       )}
     </div>

@@ -40,8 +40,11 @@ export function partNames(parts: Part[]): string {
   return names.size > 3 ? said.andMore(told, names.size - 2) : told;
 }
 
-const without = (parts: Part[], part: Part) =>
-  parts.includes(part) ? parts.filter((other) => other !== part) : [...parts, part];
+// With all of `chosen` left out too; if they all are, with none of them.
+function toggle(parts: Part[], ...chosen: Part[]): Part[] {
+  const others = parts.filter((part) => !chosen.includes(part));
+  return chosen.every((part) => parts.includes(part)) ? others : [...others, ...chosen];
+}
 
 export function Leave({ view, part, said }: { view: View; part: Part; said: string }) {
   const { computing, state } = view;
@@ -80,7 +83,7 @@ function Box(props: { view: View; part: Part; said: string; ticked?: RefObject<b
         checked={state.leftOut.includes(part)}
         onChange={() => {
           if (ticked) ticked.current = true;
-          choose({ leftOut: without(state.leftOut, part) });
+          choose({ leftOut: toggle(state.leftOut, part) });
         }}
       />{" "}
       {said}
@@ -177,7 +180,7 @@ export function Breaking({ view }: { view: View }) {
                     <Button
                       on={parts.every((part) => state.leftOut.includes(part))}
                       aria-label={said.silenceLayer(layer + 1, said.kinds[kind])}
-                      onClick={() => choose({ leftOut: withoutAll(state.leftOut, parts) })}>
+                      onClick={() => choose({ leftOut: toggle(state.leftOut, ...parts) })}>
                       {said.layer(layer + 1)}
                     </Button>
                   </th>
@@ -224,7 +227,7 @@ function Silence({ view, part, label }: { view: View; part: Part; label: number 
       <Button
         on={state.leftOut.includes(part)}
         aria-label={texts.breaking.silence(partName(part))}
-        onClick={() => choose({ leftOut: without(state.leftOut, part) })}>
+        onClick={() => choose({ leftOut: toggle(state.leftOut, part) })}>
         {label}
       </Button>
     </td>
@@ -236,12 +239,6 @@ const headsOf = (kind: Kind, { N, h }: View["model"]): Part[][] =>
   Array.from({ length: N }, (_, layer) =>
     Array.from({ length: h }, (_, head): Part => `${attentionName(kind, layer)} ${head}`),
   );
-
-// All of `more` left out too; if they all are, none of them.
-function withoutAll(parts: Part[], more: Part[]): Part[] {
-  const others = parts.filter((part) => !more.includes(part));
-  return more.every((part) => parts.includes(part)) ? others : [...others, ...more];
-}
 
 // A model that has lost itself repeats one word up to the limit.
 const shorten = (text: string) => (text.length > 120 ? `${text.slice(0, 100)} …` : text);

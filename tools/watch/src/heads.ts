@@ -4,38 +4,34 @@ import { texts } from "./language.ts";
 import type { Sequence } from "./transformer.ts";
 import type { Kind } from "./view.ts";
 
-export const HALF = 1 / 2; // a row counts for a place that gets more than this share of its weight
-export const THIRD = 1 / 3; // a row is spread if no key gets more than this
+const HALF = 1 / 2; // a row counts for a place that gets more than this share of its weight
+const THIRD = 1 / 3; // a row is spread if no key gets more than this
 
-export interface Head {
+interface Head {
   weights: Sequence; // a row for each query, a number for each key
   masked: Sequence; // the scores, with -Infinity where the mask hides a key
   keys: string[]; // as they are spelled
 }
 
-export interface Named {
+interface Named {
   name: string;
   rows: number; // that count for it
   of: number; // rows that have a choice
   all: number; // rows
 }
 
-const rowsWith = (piece: string, keys: string[]) => keys.map((_, j) => j).filter((j) => keys[j] === piece);
-
-// The last full stop and the end symbol: where a head often looks that finds nothing to fetch.
-const restsOf = (keys: string[]) => [keys.lastIndexOf("."), keys.indexOf(texts.end)].filter((j) => j >= 0);
-
 // The places that a pattern may name for a query; the first pattern of those with the most rows is told.
 function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number) => number[]][] {
-  const rests = restsOf(keys);
   const names = texts.heads;
+  // The last full stop and the end symbol: where a head often looks that finds nothing to fetch.
+  const rests = [keys.lastIndexOf("."), keys.indexOf(texts.end)].filter((j) => j >= 0);
   const one = keys[rests[0]] === "." ? names.fullStop : names.end;
   const rest: ReturnType<typeof patterns> = rests.length
     ? [[rests.length > 1 ? names.rests : one, () => rests]]
     : [];
   const columns = [...new Set(keys)].map((piece): [string, () => number[]] => [
     names.piece(piece),
-    () => rowsWith(piece, keys),
+    () => [...keys.keys()].filter((j) => keys[j] === piece),
   ]);
   if (kind === "cross") return [...rest, ...columns];
   return [

@@ -5,7 +5,7 @@ import { Leave, Unmasked } from "./breaking.tsx";
 import { Bar, Button, Fold, Head, joined, listed, Scrolls, Strips, shown, spelled, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Side } from "./state.ts";
-import { moments, similarity } from "./transformer.ts";
+import { moments, type Sequence, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, readOf, type View } from "./view.ts";
 
 const embedding = (side: Side) => (side === "encoder" ? "src_embed" : "tgt_embed");
@@ -93,7 +93,6 @@ export function TargetPieces({ view }: { view: View }) {
 export function Embedding({ view, side }: { view: View; side: Side }) {
   const { look, model } = view;
   const pieces = piecesOf(view, side);
-  const names = readOf(view, side);
   const twin = pieces.findIndex((piece, i) => pieces.indexOf(piece) < i);
   return (
     <>
@@ -101,12 +100,7 @@ export function Embedding({ view, side }: { view: View; side: Side }) {
         {texts.embedding.count(pieces.length, model.d_model)}
         {twin >= 0 ? texts.embedding.twin(spelled(pieces[twin])) : texts.embedding.alone}
       </p>
-      <Strips
-        name={texts.embedding.name}
-        chosen={positionOf(view, side)}
-        onRow={(i) => choosePosition(view, side, i)}
-        rows={look.trace[`${embedding(side)}.0`].map((values, i) => ({ label: names[i], values }))}
-      />
+      <AllRows {...{ view, side }} name={texts.embedding.name} rows={look.trace[`${embedding(side)}.0`]} />
     </>
   );
 }
@@ -167,18 +161,8 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
   ];
   const [x, output, sum, norm] = rows.map((name) => look.trace[name][at]);
   const said = texts.addAndNorm;
-  const told = (label: string, values: Float32Array) => {
-    const { mean, variance } = moments(values);
-    return (
-      <tr>
-        <th scope="row">{label}</th>
-        <td>{shown(mean)}</td>
-        <td>{shown(Math.sqrt(variance))}</td>
-      </tr>
-    );
-  };
   const residual = !look.leftOut.includes("residual");
-  const alike = similarity(x, sum);
+  const measured = [x, output, sum, norm].map(moments);
   return (
     <>
       <ChooseToken view={view} side={side} />
@@ -195,14 +179,17 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
         <caption>{said.caption(x.length)}</caption>
         <Head columns={[null, said.mean, said.deviation]} />
         <tbody>
-          {told("x", x)}
-          {told(said.sublayer, output)}
-          {told(said.sum, sum)}
-          {told(said.norm, norm)}
+          {["x", said.sublayer, said.sum, said.norm].map((label, i) => (
+            <tr key={label}>
+              <th scope="row">{label}</th>
+              <td>{shown(measured[i].mean)}</td>
+              <td>{shown(Math.sqrt(measured[i].variance))}</td>
+            </tr>
+          ))}
         </tbody>
       </table>
       <p class="small">{said.rescaled}</p>
-      <p class="small">{said.similar(<b>{shown(alike)}</b>)}</p>
+      <p class="small">{said.similar(<b>{shown(similarity(x, sum))}</b>)}</p>
       <Leave view={view} part="residual" said={said.leaveOut} />
     </>
   );
@@ -311,21 +298,27 @@ export function Network({ view, side }: { view: View; side: Side }) {
 
 export function Memory({ view }: { view: View }) {
   const { look, model } = view;
-  const names = readOf(view, "encoder");
+  const rows = look.trace[`encoder.layers.${model.N - 1}.sublayer.1.norm`];
   return (
     <>
       <p class="said" aria-live="polite">
-        {texts.memory.all(names.length, model.d_model, model.N)}
+        {texts.memory.all(rows.length, model.d_model, model.N)}
       </p>
-      <Strips
-        name={texts.memory.name}
-        chosen={positionOf(view, "encoder")}
-        onRow={(i) => choosePosition(view, "encoder", i)}
-        rows={look.trace[`encoder.layers.${model.N - 1}.sublayer.1.norm`].map((values, i) => ({
-          label: names[i],
-          values,
-        }))}
-      />
+      <AllRows {...{ view, rows }} side="encoder" name={texts.memory.name} />
     </>
+  );
+}
+
+// The vectors of all positions, of which one is chosen.
+function AllRows(props: { view: View; side: Side; name: string; rows: Sequence }) {
+  const { view, side, name, rows } = props;
+  const names = readOf(view, side);
+  return (
+    <Strips
+      name={name}
+      chosen={positionOf(view, side)}
+      onRow={(i) => choosePosition(view, side, i)}
+      rows={rows.map((values, i) => ({ label: names[i], values }))}
+    />
   );
 }

@@ -67,12 +67,11 @@ export class Translator {
   // The same and what was asked, with what each layer gave while the best was read and written.
   look(request: Request): Look {
     const translation = this.translate(request);
-    const [{ tokens }] = translation.ended;
-    const target = [START, ...tokens];
-    const { leftOut } = request;
-    const trace = this.trace(translation.source, target, leftOut);
-    if (leftOut.includes("mask")) Object.assign(trace, this.stepByStep(translation.source, target));
-    return { ...request, ...translation, target, written: [...tokens, END], trace };
+    const { source, ended } = translation;
+    const target = [START, ...ended[0].tokens];
+    const trace = this.trace(source, target, request.leftOut);
+    if (request.leftOut.includes("mask")) Object.assign(trace, this.stepByStep(source, target));
+    return { ...request, ...translation, target, written: [...ended[0].tokens, END], trace };
   }
 
   // What the generator gives while `target` is being written: each step reads only what is there so far. Without the
@@ -84,22 +83,24 @@ export class Translator {
       const [states] = model.decode(target.slice(0, i + 1), 0, model.emptyCache(), memory);
       return states[i];
     });
-    const trace: Trace = {};
-    model.trace = trace;
-    model.generate(last);
-    model.trace = null;
-    return trace;
+    return this.record(() => model.generate(last));
   }
 
   // What each layer gives while the encoder reads `source` and the decoder reads `target`, all of it at once.
   trace(source: number[], target: number[], leftOut: Part[] = []): Trace {
     const model = this.transformer;
     model.leftOut = new Set(leftOut);
+    return this.record(() => {
+      const [states] = model.decode(target, 0, model.emptyCache(), model.encode(source));
+      model.generate(states);
+    });
+  }
+
+  private record(compute: () => void): Trace {
     const trace: Trace = {};
-    model.trace = trace;
-    const [states] = model.decode(target, 0, model.emptyCache(), model.encode(source));
-    model.generate(states);
-    model.trace = null;
+    this.transformer.trace = trace;
+    compute();
+    this.transformer.trace = null;
     return trace;
   }
 }

@@ -84,12 +84,9 @@ export function sameRow(position: number, before: number[], after: number[]): nu
 export function positionOf(view: View, side: Side): number {
   const { state, look, whole, tokenizer } = view;
   const [before, after] = side === "encoder" ? [whole.source, look.source] : [whole.written, look.written];
-  const telling = () =>
-    tellingPosition(
-      before.map((token) => tokenizer.pieces[token]),
-      side === "encoder" ? 0 : 1,
-    );
-  return Math.min(state.position[side] ?? sameRow(telling(), before, after), after.length - 1);
+  const pieces = before.map((token) => tokenizer.pieces[token]);
+  const telling = tellingPosition(pieces, side === "encoder" ? 0 : 1);
+  return Math.min(state.position[side] ?? sameRow(telling, before, after), after.length - 1);
 }
 
 // The place of the longest word that is one piece or begins with one, not before `from`; 0 if there is none.
@@ -115,12 +112,5 @@ export function meanOfHeads(row: Vector, heads: number): Vector {
 
 // The places of the `count` largest entries, the largest first.
 export function largestOf(row: Vector, count: number): number[] {
-  const best: number[] = [];
-  row.forEach((x, i) => {
-    if (best.length === count && x <= row[best[count - 1]]) return;
-    const at = best.findIndex((j) => row[j] < x);
-    best.splice(at < 0 ? best.length : at, 0, i);
-    if (best.length > count) best.pop();
-  });
-  return best;
+  return [...row.keys()].sort((i, j) => row[j] - row[i]).slice(0, count);
 }

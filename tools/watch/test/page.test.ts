@@ -11,7 +11,7 @@ import type { Candidate } from "../src/search.ts";
 import { beginning, FIRST, goingTo, readLink, type State, writeLink } from "../src/state.ts";
 import { onTour, STOPS, TOUR } from "../src/stops.tsx";
 import { Tokenizer } from "../src/tokenizer.ts";
-import { moments, similarity, softmax } from "../src/transformer.ts";
+import { similarity } from "../src/transformer.ts";
 import type { Look } from "../src/translator.ts";
 import {
   headOf,
@@ -222,26 +222,14 @@ test("what is left out has a name", () => {
   assert.equal(partNames(["positions", "mask", "scale", "residual"]), many);
 });
 
-test("a softmax sums to 1, whatever is hidden or large", () => {
-  for (const scores of [[1, 2, 3], [1000, -Infinity, 999], [0]]) {
-    const weights = softmax(Float32Array.from(scores));
-    assert.ok(Math.abs(weights.reduce((a, b) => a + b) - 1) < 1e-6);
-    const order = scores.map((_, i) => i).sort((a, b) => scores[b] - scores[a]);
-    assert.deepEqual(largestOf(weights, scores.length), order);
-  }
-});
-
-test("moments are those of the definition", () => {
-  assert.deepEqual(moments(Float32Array.of(1, 3)), { mean: 2, variance: 1 });
-});
-
 test("similarity is the cosine of an angle", () => {
   const [x, y, none] = [Float32Array.of(3, 4), Float32Array.of(-4, 3), Float32Array.of(0, 0)];
   assert.deepEqual([similarity(x, x), similarity(x, y), similarity(x, none)], [1, 0, 0]);
 });
 
-test("a head's part of a row is its share", () => {
+test("a head's part of a row is its share, and the largest come first", () => {
   const row = Float32Array.of(1, 2, 3, 4, 5, 6);
+  assert.deepEqual(largestOf(row, 2), [5, 4]);
   assert.deepEqual([...headOf([row], 1, 3)[0]], [3, 4]);
   assert.deepEqual([...meanOfHeads(row, 3)], [3, 4]);
   assert.deepEqual([...meanOfHeads(row, 2)], [2.5, 3.5, 4.5]);

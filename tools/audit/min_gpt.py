@@ -1,17 +1,12 @@
 """karpathy/minGPT: a decoder alone, so its model is held to the laws of what follows the source."""
 
-import sys
-
+from mingpt.model import GPT
 from torch import nn
 
-from tools.audit import DECODER_ALONE, clone_of
+from tools.audit import DECODER_ALONE
 
 REPOSITORY = "https://github.com/karpathy/minGPT"
 COMMIT = "37baab71b9abea1b76ab957409a1cc2fbfba8a26"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
-from mingpt.model import GPT
 
 NOT_APPLICABLE = DECODER_ALONE
 

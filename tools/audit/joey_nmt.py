@@ -1,17 +1,5 @@
 """JoeyNMT."""
 
-import sys
-
-from torch import nn
-
-from tools.audit import clone_of
-
-REPOSITORY = "https://github.com/joeynmt/joeynmt"
-COMMIT = "cdc4d03d430a1b0f29793a0d95743c5e72ae2f6c"
-NEEDS = "subword-nmt importlib_metadata zipp"
-
-sys.path.insert(0, str(clone_of(__file__)))
-
 from joeynmt.decoders import TransformerDecoder
 from joeynmt.embeddings import Embeddings as Table
 from joeynmt.encoders import TransformerEncoder
@@ -19,6 +7,11 @@ from joeynmt.helpers import subsequent_mask
 from joeynmt.initialization import initialize_model
 from joeynmt.loss import XentLoss
 from joeynmt.transformer_layers import MultiHeadedAttention, PositionalEncoding
+from torch import nn
+
+REPOSITORY = "https://github.com/joeynmt/joeynmt"
+COMMIT = "cdc4d03d430a1b0f29793a0d95743c5e72ae2f6c"
+NEEDS = "subword-nmt importlib_metadata zipp"
 
 PAD = 1
 
