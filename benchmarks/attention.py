@@ -7,7 +7,7 @@ All heads of one layer, forward and backward, on a batch of so many positions cu
 tokens, a mask on the padding. `MultiHeadedAttention.short` is set by what this finds on a CPU.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -21,12 +21,7 @@ from annotated.transformer.attention import attention
 from annotated.transformer.model import TransformerConfig
 
 READABLE, FUSED = "readable", "fused"
-
-
-FORMS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
-    READABLE: lambda *inputs: attention(*inputs)[0],
-    FUSED: F.scaled_dot_product_attention,
-}
+FORMS = {READABLE: lambda *inputs: attention(*inputs)[0], FUSED: F.scaled_dot_product_attention}
 
 
 def heads(

@@ -7,7 +7,7 @@ as that is bearable, without it. If each token cost the same, the time would gro
 fitted to the medians, and by its side to each of the two runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
 
@@ -28,7 +28,6 @@ CACHED, UNCACHED = "with the cache", "without"
 LENGTHS = {CACHED: [32, 64, 128, 256, 512], UNCACHED: [32, 64, 128]}
 ROWS = 16  # sentences side by side
 GOAL = 1.2  # the exponent to stay below
-Decode = Callable[[EncoderDecoder, Tensor, int], Tensor]
 
 
 def cached(model: EncoderDecoder, src: Tensor, length: int) -> Tensor:
@@ -48,7 +47,7 @@ def uncached(model: EncoderDecoder, src: Tensor, length: int) -> Tensor:
     return tokens
 
 
-WAYS: dict[str, Decode] = {CACHED: cached, UNCACHED: uncached}
+WAYS = {CACHED: cached, UNCACHED: uncached}
 
 
 def exponent(measured: Mapping[int, Measured], turns: slice = slice(None)) -> float:

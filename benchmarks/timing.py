@@ -63,11 +63,6 @@ class Comparison:
     bounds: tuple[float, float] | None  # its 95% interval; None after too few turns
 
     @property
-    def told(self) -> bool:
-        """Whether the interval says which of the two takes more."""
-        return self.bounds is not None and not self.bounds[0] <= 1 <= self.bounds[1]
-
-    @property
     def width(self) -> float:
         """How many times its lower end the interval's upper end is."""
         return self.bounds[1] / self.bounds[0] if self.bounds else inf
@@ -76,7 +71,7 @@ class Comparison:
         if not self.bounds:
             return f"{self.ratio:.2f} x, in too few turns"
         found = f"{self.ratio:.2f} x ({self.bounds[0]:.2f} to {self.bounds[1]:.2f})"
-        return found if self.told else f"too close to tell: {found}"
+        return f"too close to tell: {found}" if self.bounds[0] <= 1 <= self.bounds[1] else found
 
     def summary(self) -> dict[str, object]:
         low, high = self.bounds or (None, None)

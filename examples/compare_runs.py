@@ -2,10 +2,9 @@
 
     python examples/compare_runs.py runs/a runs/b test.tsv curves.png
 
-Two files make one: paste test.en test.de > test.tsv
+test.tsv is text that neither run has seen, lines of source<TAB>target: paste test.en test.de > test.tsv
 """
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -49,13 +48,9 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
 
 
 if __name__ == "__main__":
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("a", help="folder of a run")
-    parser.add_argument("b", help="folder of another")
-    parser.add_argument("test", help="text that neither run has seen, lines of source<TAB>target")
-    parser.add_argument("picture", help="file for the curves, such as curves.png or curves.svg")
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
     try:
-        main(**vars(parser.parse_args()))
+        main(*sys.argv[1:])
     except (ValueError, OSError, ImportError) as error:
         sys.exit(str(error))

@@ -91,7 +91,9 @@ def execute(notebook: NotebookNode, source: Path) -> None:
         path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
         client.execute(cleanup_kc=True, env={**os.environ, "PYTHONPATH": path, "TQDM_DISABLE": "1"})
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise BuildError(explain(notebook, source, started[-1], error)) from error
+        reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # without colours
+        place = f"{source.name}, cell {started[-1] + 1} of {len(notebook.cells)}"
+        raise BuildError(f"{place} failed:\n\n{reason}") from error
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -118,19 +120,6 @@ def merge_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
         else:
             merged.append(output)
     return merged
-
-
-def explain(notebook: NotebookNode, source: Path, index: int, error: Exception) -> str:
-    """The message for a cell that failed: where it stands, what it says, what happened."""
-    cell = notebook.cells[index]
-    if isinstance(error, CellExecutionError):
-        trace = next(output.traceback for output in cell.outputs if output.output_type == "error")
-        reason = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(trace))
-    elif isinstance(error, CellTimeoutError):
-        reason = f"The cell was not done after {SECONDS_PER_CELL} seconds."
-    else:
-        reason = "The kernel died while the cell was running."
-    return f"{source.name}, cell {index + 1} of {len(notebook.cells)} failed:\n\n{cell.source}\n\n{reason}"
 
 
 def write_atomically(target: Path, notebook: NotebookNode) -> None:

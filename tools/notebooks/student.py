@@ -64,10 +64,7 @@ def is_untouched(path: Path) -> bool:
 
 
 def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
-    """Write the student edition of every notebook of the folder `built` into `out`; returns what was written.
-
-    The second list has those that a student has changed: they stay as they are.
-    """
+    """Write the student edition of each notebook into `out`; returns what was written, and what stays."""
     out.mkdir(parents=True, exist_ok=True)
     written, kept = [], []
     for path in sorted(built.glob("[0-9][0-9]_*.ipynb")):

@@ -28,6 +28,14 @@ export interface Setting {
   linked: boolean; // whether the address may hold what is chosen
 }
 
+interface Looks {
+  look: Look;
+  asked: string; // for it
+  whole: Look; // at the model with all its parts
+  wholly: string; // asked for that
+  of: Ready;
+}
+
 interface Ready extends Running {
   model: PageModel;
   tokenizer: Tokenizer;
@@ -45,13 +53,11 @@ export function App({ setting }: { setting: Setting }) {
   });
   speak(state.language ?? "en");
   const [ready, setReady] = useState<Ready | null>(null);
-  const [looks, setLooks] = useState<{ look: Look; whole: Look; asked: string; of: Ready } | null>(null);
-  const known = useRef<{ asked: string; look: Look } | null>(null); // the last look at a model with all its parts
+  const [looks, setLooks] = useState<Looks | null>(null);
   const [trouble, setTrouble] = useState("");
   const choose = (change: Partial<State>) => setState((before) => ({ ...before, ...change }));
 
   const use = (model: PageModel, folder: string | null) => {
-    known.current = null;
     setReady({ model, tokenizer: new Tokenizer(model.pieces), ...startModel(model), folder });
   };
   const useShipped = () =>
@@ -113,18 +119,14 @@ export function App({ setting }: { setting: Setting }) {
           const decoder = row === null ? null : sameRow(row, before.written, look.written);
           return { ...others, position: { ...position, decoder } };
         });
-      setLooks({ look, whole, asked, of: ready });
+      setLooks({ look, asked, whole, wholly, of: ready });
     };
     const request = { sentence, beam, alpha, prefix };
     const wholly = JSON.stringify(request);
-    const whole = async () => {
-      if (known.current?.asked === wholly) return known.current.look;
-      const look = await ready.ask({ ...request, leftOut: [] });
-      known.current = { asked: wholly, look };
-      return look;
-    };
-    Promise.all([leftOut.length ? ready.ask({ ...request, leftOut }) : null, whole()]).then(
-      ([look, whole]) => wanted && show(look ?? whole, whole),
+    const known = looks?.of === ready && looks.wholly === wholly;
+    const whole = known ? looks.whole : ready.ask({ ...request, leftOut: [] });
+    Promise.all([leftOut.length ? ready.ask({ ...request, leftOut }) : whole, whole]).then(
+      ([look, whole]) => wanted && show(look, whole),
       (error) => wanted && setTrouble(texts.failed(error.message)),
     );
     return () => {
@@ -387,20 +389,8 @@ function Station({ view, series }: { view: View; series?: string }) {
         )}
         {stop.layered && (
           <div class="controls">
-            <Choice
-              label={texts.layer}
-              count={model.N}
-              chosen={state.layer}
-              choose={(layer) => choose({ layer })}
-            />
-            {stop.headed && (
-              <Choice
-                label={texts.head}
-                count={model.h}
-                chosen={state.head}
-                choose={(head) => choose({ head })}
-              />
-            )}
+            <Choice view={view} of="layer" count={model.N} />
+            {stop.headed && <Choice view={view} of="head" count={model.h} />}
           </div>
         )}
       </header>

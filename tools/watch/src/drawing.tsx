@@ -252,7 +252,7 @@ function Strip(props: {
 }
 
 // The same numbers as a table, made when it is asked for.
-export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
+function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
   const [open, setOpen] = useState(false);
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -277,14 +277,19 @@ export function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
   );
 }
 
-// One of a few, as a row of buttons.
-export function Choice(props: { label: string; count: number; chosen: number; choose: (i: number) => void }) {
-  const { label, count, chosen, choose } = props;
+// The layer or the head at hand, as a row of buttons.
+export function Choice({ view, of, count }: { view: View; of: "layer" | "head"; count: number }) {
+  const { state, choose } = view;
+  const label = texts[of];
   return (
     <div class="choice" role="group" aria-label={label}>
       <span aria-hidden="true">{label}</span>
       {Array.from({ length: count }, (_, i) => (
-        <Button key={i} aria-label={`${label} ${i + 1}`} on={i === chosen} onClick={() => choose(i)}>
+        <Button
+          key={i}
+          aria-label={`${label} ${i + 1}`}
+          on={i === state[of]}
+          onClick={() => choose({ [of]: i })}>
           {i + 1}
         </Button>
       ))}
@@ -315,14 +320,12 @@ export function Scrolls(props: { name: string; what?: "table" | "tree"; children
   );
 }
 
-// A share between 0 and 1 as a bar with its number.
-export function Bar({ share, hue = "weight" }: { share: number; hue?: Hue }) {
-  return (
-    <span class={`bar ${hue}`} style={{ "--share": share }}>
-      <span>{percent(share)}</span>
-    </span>
-  );
-}
+// A share between 0 and 1 as a bar with its number, or with what is written in its place.
+export const Bar = ({ share, written = percent(share) }: { share: number; written?: string }) => (
+  <span class="bar" style={{ "--share": share }}>
+    {written}
+  </span>
+);
 
 export function Slider(props: {
   label: string;

@@ -266,9 +266,7 @@ export function Network({ view, side }: { view: View; side: Side }) {
                 <tr key={i}>
                   <th scope="row">{name}</th>
                   <td>
-                    <span class="bar" style={{ "--share": all[i][chosen] / peaks[chosen] }}>
-                      <span>{shown(all[i][chosen])}</span>
-                    </span>
+                    <Bar share={all[i][chosen] / peaks[chosen]} written={shown(all[i][chosen])} />
                   </td>
                 </tr>
               ))}

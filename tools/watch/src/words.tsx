@@ -11,18 +11,9 @@ export function rich(texts: TemplateStringsArray, ...parts: ComponentChildren[])
   return <>{texts.map((text, i) => [text, parts[i]])}</>;
 }
 
-export const Below = ({ of }: { of: string }) => {
-  const [letter, below] = of.split("_");
-  return (
-    <i>
-      {letter}
-      {below && <sub>{below}</sub>}
-    </i>
-  );
-};
-
 export function Term({ of, as }: { of: Word; as?: string }) {
   const [open, setOpen] = useState(false);
+  const [letter, below] = of.split("_");
   return (
     <>
       <button
@@ -31,7 +22,7 @@ export function Term({ of, as }: { of: Word; as?: string }) {
         title={texts.meanings[of]}
         aria-expanded={open}
         onClick={() => setOpen(!open)}>
-        {as ?? (/_[a-z]+$/.test(of) && !of.endsWith("len") ? <Below of={of} /> : of)}
+        {as ?? (below && below !== "len" ? <i>{[letter, <sub>{below}</sub>]}</i> : of)}
       </button>
       {open && <span class="meaning">{texts.meaning(texts.meanings[of])}</span>}
     </>

@@ -11,7 +11,7 @@ export interface Running {
   end: () => void;
 }
 
-type Answer = { number: number } & ({ look: Look } | { error: string });
+type Answer = { look: Look } | { error: string };
 
 // A way to ask the model: in a worker made from this script's own text, because none may be loaded from a
 // disk; in the page itself, where workers are forbidden.
@@ -24,19 +24,13 @@ export function startModel(model: PageModel): Running {
     const translator = new Translator(model);
     return { ask: async (request) => translator.look(request), end: () => {} };
   }
-  const waiting = new Map<number, (answer: Answer) => void>();
-  let count = 0;
-  worker.onmessage = ({ data }: MessageEvent<Answer>) => {
-    waiting.get(data.number)?.(data);
-    waiting.delete(data.number);
-  };
+  const waiting: ((answer: Answer) => void)[] = []; // one for each request; answers come in their order
+  worker.onmessage = ({ data }: MessageEvent<Answer>) => waiting.shift()?.(data);
   worker.postMessage(model);
   const ask: Ask = (request) =>
     new Promise((resolve, reject) => {
-      waiting.set(++count, (answer) =>
-        "look" in answer ? resolve(answer.look) : reject(new Error(answer.error)),
-      );
-      worker.postMessage({ number: count, request });
+      waiting.push((answer) => ("look" in answer ? resolve(answer.look) : reject(new Error(answer.error))));
+      worker.postMessage(request);
     });
   return { ask, end: () => worker.terminate() };
 }
@@ -44,15 +38,15 @@ export function startModel(model: PageModel): Running {
 // What the worker does: the first message is the model, each further one a request.
 export function serve(): void {
   let translator: Translator;
-  self.onmessage = ({ data }: MessageEvent<PageModel | { number: number; request: Request }>) => {
-    if (!("request" in data)) {
+  self.onmessage = ({ data }: MessageEvent<PageModel | Request>) => {
+    if (!("sentence" in data)) {
       translator = new Translator(data);
       return;
     }
     try {
-      self.postMessage({ number: data.number, look: translator.look(data.request) });
+      self.postMessage({ look: translator.look(data) });
     } catch (error) {
-      self.postMessage({ number: data.number, error: String(error) });
+      self.postMessage({ error: String(error) });
     }
   };
 }
