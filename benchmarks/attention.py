@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-from report import main, parser, print_table, set_up, synchronized, write
+from report import parser, print_table, set_up, synchronized, write
 from timing import check_equal, race
 from torch import Tensor
 from torch.nn import functional as F
@@ -67,4 +67,4 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(run)
+    run()

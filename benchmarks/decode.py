@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 from engines import OURS, Decode, Sentences, engines
-from report import main, parser, print_race, set_up, synchronized, write
+from report import parser, print_race, set_up, synchronized, write
 from timing import check_agreement, leaving_out, race, seconds
 from tqdm import tqdm
 from workload import CONFIGS, random_pairs
@@ -104,4 +104,4 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(run)
+    run()

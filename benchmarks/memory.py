@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from report import main, parser, print_table, set_up, write
+from report import parser, print_table, set_up, write
 from timing import race
 from trainees import OURS, TORCH, candidates, check
 from workload import CONFIGS, random_batches
@@ -76,4 +76,4 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(run)
+    run()

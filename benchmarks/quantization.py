@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import torch
 from processors import kept_to
-from report import main, plain_parser, write
+from report import plain_parser, write
 from timing import race
 
 from annotated.data import load_corpus
@@ -86,4 +86,4 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object] | None:
 
 
 if __name__ == "__main__":
-    main(run)
+    run()

@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -159,12 +158,3 @@ def print_race(
         for more in [[column[name] for column in columns.values()]]
     ]
     print_table(("", f"{unit}/s", "spread", *columns, "ours against it"), rows)
-
-
-def main(run: Callable[[Sequence[str] | None], object]) -> None:
-    """Run a script; bad input, and a refusal to report, are one line and exit code 2."""
-    try:
-        run(None)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        sys.exit(2)

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 import torch
-from report import main, parser, print_table, set_up, synchronized, write
+from report import parser, print_table, set_up, synchronized, write
 from timing import Measured, check_agreement, race
 from torch import Tensor
 from workload import CONFIGS
@@ -89,4 +89,4 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(run)
+    run()

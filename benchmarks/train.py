@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from report import main, matmul_rate, parser, print_race, set_up, synchronized, write
+from report import matmul_rate, parser, print_race, set_up, synchronized, write
 from timing import race
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -79,4 +79,4 @@ def run(arguments: Sequence[str] | None = None) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(run)
+    run()

@@ -47,5 +47,4 @@ class Model(nn.Module):
         return self.decoder(self.trg_embed(tgt), memory, None, src_mask, steps, None, padding)[0]
 
 
-def make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout):
-    return Model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout)
+make_model = Model

@@ -14,9 +14,9 @@ class Model(nn.Module):
         for side, vocab in (("enc", src_vocab), ("dec", tgt_vocab)):
             sides |= {f"{side}_num_tokens": vocab, f"{side}_depth": N, f"{side}_heads": h}
             sides |= {
-                f"{side}_max_seq_len": 64,
                 f"{side}_attn_dropout": dropout,
                 f"{side}_ff_dropout": dropout,
+                f"{side}_max_seq_len": 64,
             }
         self.whole = XTransformer(dim=d_model, **sides)
 
@@ -30,5 +30,4 @@ class Model(nn.Module):
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
 
-def make_model(src_vocab, tgt_vocab, N, d_model, h, dropout):
-    return Model(src_vocab, tgt_vocab, N, d_model, h, dropout)
+make_model = Model

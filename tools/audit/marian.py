@@ -8,13 +8,14 @@ PACKAGE = "transformers"
 
 
 class Model(nn.Module):
-    def __init__(self, vocab, N, d_model, d_ff, h, dropout):
+    def __init__(self, tgt_vocab, N, d_model, d_ff, h, dropout):
         super().__init__()
-        sizes = {"vocab_size": vocab, "d_model": d_model, "max_position_embeddings": 64, "dropout": dropout}
+        sizes = {"vocab_size": tgt_vocab, "d_model": d_model, "dropout": dropout}
         for side in ("encoder", "decoder"):
             sizes |= {f"{side}_layers": N, f"{side}_attention_heads": h, f"{side}_ffn_dim": d_ff}
-        special = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0}
-        self.whole = MarianMTModel(MarianConfig(**sizes, **special, scale_embedding=True, use_cache=False))
+        fixed = {"max_position_embeddings": 64, "scale_embedding": True, "use_cache": False}
+        fixed |= {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0}
+        self.whole = MarianMTModel(MarianConfig(**sizes, **fixed))
 
     def encode(self, src, src_mask):
         return self.whole.get_encoder()(src, attention_mask=src_mask.squeeze(1)).last_hidden_state
@@ -25,8 +26,7 @@ class Model(nn.Module):
         return self.whole(encoder_outputs=memory, decoder_input_ids=tgt, **masks).logits
 
 
-def make_model(tgt_vocab, N, d_model, d_ff, h, dropout):
-    return Model(tgt_vocab, N, d_model, d_ff, h, dropout)
+make_model = Model
 
 
 class PositionalEncoding(nn.Module):

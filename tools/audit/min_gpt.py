@@ -3,22 +3,20 @@
 from mingpt.model import GPT
 from torch import nn
 
-from tools.audit import DECODER_ALONE
+from tools.audit import DECODER_ALONE as NOT_APPLICABLE
 
 REPOSITORY = "https://github.com/karpathy/minGPT"
 COMMIT = "37baab71b9abea1b76ab957409a1cc2fbfba8a26"
-
-NOT_APPLICABLE = DECODER_ALONE
 
 
 class LanguageModel(nn.Module):
     """A language model in the place of a translation model, whose source it does not read."""
 
-    def __init__(self, vocab, N, d_model, h, dropout):
+    def __init__(self, tgt_vocab, N, d_model, h, dropout):
         super().__init__()
         config = GPT.get_default_config()
         config.merge_from_dict({"model_type": None, "n_layer": N, "n_head": h, "n_embd": d_model})
-        config.merge_from_dict({"vocab_size": vocab, "block_size": 64})
+        config.merge_from_dict({"vocab_size": tgt_vocab, "block_size": 64})
         config.merge_from_dict(dict.fromkeys(("embd_pdrop", "resid_pdrop", "attn_pdrop"), dropout))
         self.gpt = GPT(config)
 
@@ -26,5 +24,4 @@ class LanguageModel(nn.Module):
         return self.gpt(tgt)[0]
 
 
-def make_model(tgt_vocab, N, d_model, h, dropout):
-    return LanguageModel(tgt_vocab, N, d_model, h, dropout)
+make_model = LanguageModel

@@ -4,12 +4,10 @@ from model import GPT, GPTConfig
 from model import LayerNorm as OptionalBias
 from torch import nn
 
-from tools.audit import DECODER_ALONE
+from tools.audit import DECODER_ALONE as NOT_APPLICABLE
 
 REPOSITORY = "https://github.com/karpathy/nanoGPT"
 COMMIT = "3adf61e154c3fe3fca428ad6bc3818b27a3b8291"
-
-NOT_APPLICABLE = DECODER_ALONE
 
 
 def LayerNorm(d_model):
@@ -19,9 +17,9 @@ def LayerNorm(d_model):
 class LanguageModel(nn.Module):
     """A language model in the place of a translation model, whose source it does not read."""
 
-    def __init__(self, vocab, N, d_model, h, dropout):
+    def __init__(self, tgt_vocab, N, d_model, h, dropout):
         super().__init__()
-        config = GPTConfig(64, vocab, N, h, d_model, dropout)
+        config = GPTConfig(64, tgt_vocab, N, h, d_model, dropout)
         self.gpt = GPT(config)
 
     def forward(self, src, tgt):
@@ -29,5 +27,4 @@ class LanguageModel(nn.Module):
         return self.gpt(tgt, tgt)[0]  # without targets it answers for the last position alone
 
 
-def make_model(tgt_vocab, N, d_model, h, dropout):
-    return LanguageModel(tgt_vocab, N, d_model, h, dropout)
+make_model = LanguageModel

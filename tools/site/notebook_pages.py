@@ -41,7 +41,7 @@ def write_notebooks(root: Path, folder: Path) -> None:
 
 
 def to_page(notebook: NotebookNode, name: str, figures: Path, up: str = "../") -> None:
-    """Change a notebook into what its page shows, its pictures in `figures`; `up` leads to the site's root."""
+    """Change a notebook into what its page shows, pictures in `figures`; `up` leads to the site's root."""
     title = notebook.cells[0]
     heading, _, rest = title.source.partition("\n")
     # The link to Colab is in the notebook's own title.

