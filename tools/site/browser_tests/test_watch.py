@@ -264,7 +264,7 @@ def phone(visit: Visit) -> Iterator[Page]:
 def test_a_tapped_number_stays_by_its_cell(phone: Page) -> None:
     page = opened(phone, at="encoder-embedding")
     for strip in (6, 2):
-        page.locator(".strip canvas").nth(strip).tap()
+        page.locator(".strip").nth(strip).tap()
         page.wait_for_timeout(300)
         text, above, outside = page.locator(".bubble").evaluate(BUBBLE)
         assert 0 <= above < 20

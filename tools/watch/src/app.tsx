@@ -86,14 +86,6 @@ export function App({ setting }: { setting: Setting }) {
     document.querySelector(".top p")?.replaceChildren(texts.about);
   }, [state.language]);
 
-  const [, repaint] = useState(0);
-  useEffect(() => {
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const again = () => repaint((count) => count + 1);
-    dark.addEventListener("change", again);
-    return () => dark.removeEventListener("change", again);
-  }, []);
-
   const open = useRef(state.stop);
   useLayoutEffect(() => {
     if (open.current !== state.stop) fromItsTop();

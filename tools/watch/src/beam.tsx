@@ -1,6 +1,5 @@
 // The beam as a tree that grows: which beginnings were kept, which were dropped, which ended.
 
-import { linkHorizontal } from "d3-shape";
 import { useState } from "preact/hooks";
 import { Found, useLooks } from "./breaking.tsx";
 import { Button, distinct, Head, narrow, percent, Scrolls, Slider, shown, spelled, Try } from "./drawing.tsx";
@@ -21,8 +20,6 @@ interface Node extends Candidate {
   y: number;
   before: Node | null;
 }
-
-const link = linkHorizontal<unknown, [number, number]>();
 
 // Each step's candidates in a column, the likeliest on top, linked to what they continue.
 export function layOut(steps: Candidate[][], wide = ROOM.wide): Node[][] {
@@ -90,8 +87,11 @@ export function Beam({ view }: { view: View }) {
   const winner = nodes.find(
     (node) => node.fate === "ended" && tokensOf(node).slice(0, -1).join() === best.join(),
   );
-  const linked = ({ before, x, y }: Node) =>
-    link({ source: before ? [before.x + box, before.y + 13] : [box - 20, 13], target: [x, y + 13] }) ?? "";
+  const curve = ({ before, x, y }: Node) => {
+    const [fromX, fromY] = before ? [before.x + box, before.y] : [box - 20, 0];
+    const middle = (fromX + x) / 2;
+    return `M${fromX} ${fromY + 13} C${middle} ${fromY + 13} ${middle} ${y + 13} ${x} ${y + 13}`;
+  };
   const winning = new Set(pathTo(winner ?? null));
   const height = 2 * state.beam * HIGH + 8;
   const penalty = (length: number) => ((5 + length) / 6) ** look.alpha; // of the search that gave these scores
@@ -131,7 +131,7 @@ export function Beam({ view }: { view: View }) {
           role="img"
           aria-label={said.described(count)}>
           {nodes.map((node, i) => (
-            <path key={i} class={winning.has(node) ? "winning" : node.fate} d={linked(node)} />
+            <path key={i} class={winning.has(node) ? "winning" : node.fate} d={curve(node)} />
           ))}
           <g transform="translate(0 2)">
             <rect width={box - 20} height={HIGH - 4} rx="4" />

@@ -1,6 +1,5 @@
 // How numbers are drawn: vectors as strips of colour, weights as bars, anything as a table.
 
-import { scaleLinear } from "d3-scale";
 import { type ButtonHTMLAttributes, type ComponentChildren, Fragment, type RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { texts } from "./language.ts";
@@ -8,7 +7,7 @@ import { beginning, type State } from "./state.ts";
 import type { Sequence, Vector } from "./transformer.ts";
 import type { View } from "./view.ts";
 
-export type Hue = "stream" | "query" | "key" | "value" | "weight";
+export type Hue = "stream" | "query" | "key" | "value";
 
 export const shown = (x: number) =>
   x === -Infinity ? "−∞" : x.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
@@ -181,7 +180,6 @@ export function Strips(props: {
             values={row.values}
             most={most}
             hue={row.hue ?? hue}
-            drawn={rows}
             marked={at && at[0] === i && at[1] < row.values.length ? at[1] : null}
             onPoint={(column) => setPointed(column === null ? null : [i, column])}
             onKeep={(column) => setKept([i, column])}
@@ -197,30 +195,27 @@ export function Strips(props: {
   );
 }
 
+// Cells side by side, as the stops of a gradient: each begins where the one before it ends.
+function gradient(values: Vector, most: number, hue: Hue): string {
+  const place = (i: number) => `${(100 * i) / values.length}%`;
+  const cells = Array.from(values, (x, i) => {
+    const share = (100 * Math.min(1, Math.abs(x) / most)).toFixed(1);
+    const colour = `color-mix(in srgb, var(--${x < 0 ? "negative" : hue}) ${share}%, var(--zero))`;
+    return `${colour} ${place(i)} ${place(i + 1)}`;
+  });
+  return `linear-gradient(to right, ${cells.join()})`;
+}
+
 function Strip(props: {
   values: Vector;
   most: number;
   hue: Hue;
-  drawn: Labelled[]; // the group, made anew whenever it must be drawn anew
   marked: number | null;
   onPoint: (column: number | null) => void;
   onKeep: (column: number) => void;
 }) {
-  const { values, most, hue, drawn, marked, onPoint, onKeep } = props;
-  const canvas = useRef<HTMLCanvasElement>(null);
-  useEffect(() => {
-    const drawing = canvas.current?.getContext("2d");
-    if (!canvas.current || !drawing) return;
-    const style = getComputedStyle(canvas.current);
-    const [below, zero, above] = ["--negative", "--zero", `--${hue}`].map((name) =>
-      style.getPropertyValue(name),
-    );
-    const colour = scaleLinear<string>().domain([-most, 0, most]).range([below, zero, above]).clamp(true);
-    values.forEach((x, i) => {
-      drawing.fillStyle = colour(x);
-      drawing.fillRect(i, 0, 1, 1);
-    });
-  }, [drawn]);
+  const { values, most, hue, marked, onPoint, onKeep } = props;
+  const background = useMemo(() => gradient(values, most, hue), [values, most]);
   const columnOf = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const share = (event.clientX - box.left) / box.width;
@@ -231,19 +226,13 @@ function Strip(props: {
   return (
     <span
       class={marked === null ? "strip" : "strip marked"}
-      style={marked === null ? undefined : { "--at": (marked + 0.5) / values.length }}>
-      <canvas
-        ref={canvas}
-        width={values.length}
-        height={1}
-        class={hue}
-        onPointerMove={(event) => (mouse(event) ? onPoint : onKeep)(columnOf(event))}
-        onPointerDown={(event) => onKeep(columnOf(event))}
-        onPointerLeave={() => onPoint(null)}
-        aria-hidden="true"
-      />
+      style={{ background, "--at": ((marked ?? 0) + 0.5) / values.length }}
+      onPointerMove={(event) => (mouse(event) ? onPoint : onKeep)(columnOf(event))}
+      onPointerDown={(event) => onKeep(columnOf(event))}
+      onPointerLeave={() => onPoint(null)}
+      aria-hidden="true">
       {marked !== null && (
-        <span class="bubble" aria-hidden="true">
+        <span class="bubble">
           {texts.numberAt(marked + 1, values.length, <b>{shown(values[marked])}</b>)}
         </span>
       )}
