@@ -124,15 +124,14 @@ let explainedAt: string | null = null; // the stop that was the first to show st
 // How strips are read: told at the first stop that has some, at others when it is asked for.
 export function Legend({ stop }: { stop: string }) {
   explainedAt ??= stop;
-  const [open, setOpen] = useState(explainedAt === stop);
   const said = texts.howToRead;
   return (
-    <div class={open ? "how open" : "how"}>
-      <Button aria-expanded={open} aria-label={said} title={said} onClick={() => setOpen(!open)}>
+    <details class="how" open={explainedAt === stop}>
+      <summary aria-label={said} title={said}>
         ?
-      </Button>
-      {open && <p class="small">{texts.strips}</p>}
-    </div>
+      </summary>
+      <p class="small">{texts.strips}</p>
+    </details>
   );
 }
 

@@ -461,10 +461,7 @@ export const en = {
     pieces: (pieces: number, wanted: number) => `tokenizer.model has ${pieces} pieces, and config.json asks for ${wanted}`,
     otherTokenizer: "tokenizer.model is not the one that was saved with these weights",
     otherEncoding: "tokenizer.model is not byte-pair encoding as this package learns it",
-    noTensor: (name: string) => `the weights lack tensor ${name}`,
-    shape: (name: string, own: string, wanted: string) => `tensor ${name} is ${own}, and config.json asks for ${wanted}`,
-    type: (name: string, type: string) => `tensor ${name} is of type ${type}`,
+    tensor: (name: string) => `tensor ${name} is not what config.json asks for`,
     notFinite: (name: string) => `tensor ${name} holds what is not a number`,
-    surplus: (name: string) => `tensor ${name} is no part of the paper's model`,
   },
 };

@@ -131,14 +131,12 @@ async function readTensors(file: File, shapes: Iterable<[string, number[]]>) {
   let total = 0;
   for (const [name, shape] of shapes) {
     const own = header[name];
-    if (!isObject(own)) throw new Error(texts.folder.noTensor(name));
-    if (JSON.stringify(own.shape) !== JSON.stringify(shape))
-      throw new Error(texts.folder.shape(name, brief(own.shape), brief(shape)));
+    const [size, read] = (isObject(own) && TYPES.get(own.dtype)) || [];
+    if (!isObject(own) || JSON.stringify(own.shape) !== JSON.stringify(shape) || !size || !read)
+      throw new Error(texts.folder.tensor(name));
     const count = shape.reduce((a, b) => a * b, 1);
     total += count;
     if (total > MOST) throw new Error(texts.folder.tooLarge(MOST / 1e6));
-    const [size, read] = TYPES.get(own.dtype) ?? [];
-    if (!size || !read) throw new Error(texts.folder.type(name, brief(own.dtype)));
     const [from, to] = Array.isArray(own.data_offsets) ? own.data_offsets : [];
     if (!Number.isInteger(from) || from < 0 || to - from !== size * count || to > data.byteLength)
       throw damaged;
@@ -148,7 +146,7 @@ async function readTensors(file: File, shapes: Iterable<[string, number[]]>) {
     parts.push(numbers);
   }
   const surplus = Object.keys(header).find((name) => !Object.hasOwn(tensors, name));
-  if (surplus !== undefined) throw new Error(texts.folder.surplus(brief(surplus)));
+  if (surplus !== undefined) throw new Error(texts.folder.tensor(brief(surplus)));
   const weights = new Float32Array(total);
   let at = 0;
   for (const numbers of parts) {

@@ -434,10 +434,7 @@ export const zh: Texts = {
     pieces: (pieces, wanted) => `tokenizer.model 有 ${pieces} 个子词，而 config.json 要求 ${wanted} 个`,
     otherTokenizer: "tokenizer.model 不是与这些权重一起保存的那一个",
     otherEncoding: "tokenizer.model 不是本软件包所学的字节对编码",
-    noTensor: (name) => `权重中缺少张量 ${name}`,
-    shape: (name, own, wanted) => `张量 ${name} 的形状为 ${own}，而 config.json 要求 ${wanted}`,
-    type: (name, type) => `张量 ${name} 的类型为 ${type}`,
+    tensor: (name) => `张量 ${name} 与 config.json 的要求不符`,
     notFinite: (name) => `张量 ${name} 中含有无效的数`,
-    surplus: (name) => `张量 ${name} 不属于论文的模型`,
   },
 };
