@@ -72,6 +72,13 @@ def test_a_search_that_finds_nothing_fails_with_every_model(path: Path, law: Law
     assert law(code) == finding
 
 
+def test_a_length_penalty_that_does_nothing_is_remarked() -> None:
+    law, penalty = LAWS["beam: exact search"], "((5 + len(tokens) - 1) / 6) ** alpha"
+    assert law(Code.of(changed("lessons"))).seen == ""
+    without = law(Code.of(changed("lessons", [penalty, "1"])))
+    assert (without.status, without.seen[:21]) == ("passed", "alpha changes nothing")
+
+
 def test_the_report_trusts_the_first_failed_law() -> None:
     report = check.make_model(faulty("classic", "cross-attention to itself").make_model)
     assert "memory" in report.first_mistake()

@@ -145,7 +145,7 @@ def beam_of_one(code: Code) -> None:
 
 
 @law(LESSON, "beam_search", "beam: exact search")
-def beam_against_exact(code: Code) -> None:
+def beam_against_exact(code: Code) -> str | None:
     """A beam wide enough to keep everything finds the best translation there is."""
     function, src, end = code["beam_search"], torch.tensor([[3, 4, 3]]), 2
     every = [*itertools.product((0, 1, 3, 4), repeat=3)]  # and their beginnings, by causality
@@ -168,11 +168,15 @@ def beam_against_exact(code: Code) -> None:
     found = tuple(until(search(model, function, src, 4, end, beam=64, alpha=0.0), end))
     score = scores.get(found, -math.inf)
     if found == by_mean != greedy and not takes(function, "alpha", "penalty"):
-        return
+        return None
     example = f"{found} with {score:.3f}; best {best} with {scores[best]:.3f}"
     worst = min(scores, key=scores.__getitem__)
     facts = {"found": found, "greedy": greedy, "by_mean": by_mean, "worst": worst}
     expect(score > scores[best] - 1e-3, "exhaustive search finds a better one", example, **facts)
+    longest = tuple(until(search(model, function, src, 4, end, beam=64, alpha=9.0), end))
+    if takes(function, "alpha") and longest == found:
+        return "alpha changes nothing, where 9 should make the longest the best"
+    return None
 
 
 # ---- BLEU (section 6.1)
