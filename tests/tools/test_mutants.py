@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_can_be_made_and_has_a_notebook(mutant, tmp_path):
-    (tmp_path / mutant.module).parent.mkdir(exist_ok=True)
-    shutil.copy(ROOT / "annotated" / mutant.module, tmp_path / mutant.module)
-    apply(mutant, tmp_path)
-    after = (tmp_path / mutant.module).read_text(encoding="utf-8")
-    assert after != (ROOT / "annotated" / mutant.module).read_text(encoding="utf-8")
-    compile(after, mutant.module, "exec")
+    package = tmp_path / "annotated"
+    shutil.copytree(ROOT / "annotated", package, ignore=shutil.ignore_patterns("pretrained", "recorded"))
+    module = apply(mutant, package)
+    after = module.read_text(encoding="utf-8")
+    assert after != (ROOT / module.relative_to(tmp_path)).read_text(encoding="utf-8")
+    compile(after, module.name, "exec")
     assert (ROOT / "notebooks" / f"{mutant.notebook}.py").exists()

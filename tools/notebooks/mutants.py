@@ -22,10 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Mutant(NamedTuple):
-    """A fault to put into the package: `old` stands once in `module`, and becomes `new`."""
+    """A fault to put into the package: `old` stands in it once, and becomes `new`."""
 
     name: str
-    module: str
     old: str
     new: str
     notebook: str
@@ -35,13 +34,14 @@ FAULTS = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text(encodi
 MUTANTS = [Mutant(name, **fault) for name, fault in FAULTS.items()]
 
 
-def apply(mutant: Mutant, package: Path) -> None:
-    """Put the fault in. Raises ValueError where the code to change does not stand there exactly once."""
-    path = package / mutant.module
-    code = path.read_text(encoding="utf-8")
-    if (found := code.count(mutant.old)) != 1:
-        raise ValueError(f"{mutant.name}: {mutant.module} holds {mutant.old!r} {found} times, not once")
-    path.write_text(code.replace(mutant.old, mutant.new), encoding="utf-8")
+def apply(mutant: Mutant, package: Path) -> Path:
+    """Put the fault in; returns the module. Raises ValueError where `old` does not stand exactly once."""
+    codes = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    found = [path for path, code in codes.items() for _ in range(code.count(mutant.old))]
+    if len(found) != 1:
+        raise ValueError(f"{mutant.name}: the package holds {mutant.old!r} {len(found)} times, not once")
+    found[0].write_text(codes[found[0]].replace(mutant.old, mutant.new), encoding="utf-8")
+    return found[0]
 
 
 def run(mutant: Mutant, folder: Path) -> str | None:

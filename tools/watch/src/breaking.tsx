@@ -27,7 +27,7 @@ export function partNames(parts: Part[]): string {
       /^(encoder|decoder)\.layers\.(\d+)\.(\w+)(?: (\d+))?$/.exec(part) ?? [];
     const [own, number] = [said.stacks[stack as Side], Number(layer) + 1];
     if (stack === undefined)
-      names.add(NAMED.find((id) => id === part) ? texts.parts[part as Named].name : part);
+      names.add(NAMED.includes(part as Named) ? texts.parts[part as Named].name : part);
     else if (head === undefined) names.add(said.network(own, number));
     else {
       const of = `${stack} ${layer} ${attention}`;

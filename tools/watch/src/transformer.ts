@@ -9,6 +9,7 @@ export type Sequence = Vector[];
 // What each layer gave, a row for each position: the layer's name -> rows. Attention adds, below its own name,
 // `products`, `scores`, `masked` and `weights`, whose rows hold all heads' keys, head by head.
 export type Trace = Record<string, Sequence>;
+const STAGES = ["products", "scores", "masked", "weights"] as const;
 
 // Keys and values of one attention, for all positions that may be looked at.
 export type KeysAndValues = [keys: Sequence, values: Sequence];
@@ -69,10 +70,7 @@ export class Transformer {
     const grown = cache.map(([keys, values], layer): KeysAndValues => {
       const name = `decoder.layers.${layer}`;
       const [newKeys, newValues] = this.keysAndValues(xs, `${name}.self_attn`);
-      const known: KeysAndValues = [
-        [...keys, ...newKeys],
-        [...values, ...newValues],
-      ];
+      const known: KeysAndValues = [keys.concat(newKeys), values.concat(newValues)];
       xs = this.addAndNorm(xs, this.attend(xs, known, `${name}.self_attn`, start), `${name}.sublayer.0`);
       xs = this.addAndNorm(xs, this.attend(xs, memory[layer], `${name}.src_attn`), `${name}.sublayer.1`);
       xs = this.addAndNorm(xs, this.feedForward(xs, `${name}.feed_forward`), `${name}.sublayer.2`);
@@ -114,30 +112,29 @@ export class Transformer {
     const { h, d_model } = this.weights;
     const width = d_model / h; // d_k
     const scale = this.leftOut.has("scale") ? 1 : Math.sqrt(width);
-    const masked = start !== undefined && !this.leftOut.has("mask");
+    const causal = start !== undefined && !this.leftOut.has("mask");
     const queries = this.linear(xs, `${name}.linears.0`);
     const rows = queries.map((query, i) => {
-      const visible = masked ? start + i + 1 : keys.length;
-      const row = attentionRow(h * keys.length);
+      const visible = causal ? start + i + 1 : keys.length;
+      const [products, scores, masked, weights] = STAGES.map(() => new Float32Array(h * keys.length));
       const output = new Float32Array(d_model);
       for (let head = 0; head < h; head++) {
         const [from, to] = [head * width, (head + 1) * width];
         const at = (j: number) => head * keys.length + j;
         keys.forEach((key, j) => {
-          row.products[at(j)] = dot(query, from, key, from, to);
-          row.scores[at(j)] = row.products[at(j)] / scale;
-          row.masked[at(j)] = j < visible ? row.scores[at(j)] : -Infinity;
+          products[at(j)] = dot(query, from, key, from, to);
+          scores[at(j)] = products[at(j)] / scale;
+          masked[at(j)] = j < visible ? scores[at(j)] : -Infinity;
         });
-        row.weights.set(softmax(row.masked.subarray(at(0), at(keys.length))), at(0));
+        weights.set(softmax(masked.subarray(at(0), at(keys.length))), at(0));
         if (this.leftOut.has(`${name} ${head}`)) continue;
         values.forEach((value, j) => {
-          for (let k = from; k < to; k++) output[k] += row.weights[at(j)] * value[k];
+          for (let k = from; k < to; k++) output[k] += weights[at(j)] * value[k];
         });
       }
-      return { ...row, output };
+      return { products, scores, masked, weights, output };
     });
-    for (const stage of ["products", "scores", "masked", "weights"] as const)
-      this.each(`${name}.${stage}`, rows, (row) => row[stage]);
+    for (const stage of STAGES) this.each(`${name}.${stage}`, rows, (row) => row[stage]);
     const heads = this.each(`${name}.heads`, rows, (row) => row.output);
     return this.linear(heads, `${name}.linears.3`);
   }
@@ -190,13 +187,6 @@ export class Transformer {
     return found;
   }
 }
-
-const attentionRow = (size: number) => ({
-  products: new Float32Array(size),
-  scores: new Float32Array(size),
-  masked: new Float32Array(size),
-  weights: new Float32Array(size),
-});
 
 // The product of `x`, from one place to another, with as many numbers of `row` from `start` on.
 function dot(row: Vector, start: number, x: Vector, from: number, to: number): number {
