@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 MARGIN = {"top": "16mm", "bottom": "16mm", "left": "14mm", "right": "14mm"}
 FOOTER = '<div style="font-size: 8px; width: 100%; text-align: center"><span class="pageNumber"></span></div>'
 
@@ -25,8 +26,7 @@ def print_book(site: Path, out: Path) -> None:
 
     Raises FileNotFoundError where there is no browser or no site.
     """
-    browser = next(filter(None, map(shutil.which, NAMES)), None)
-    if browser is None:
+    if BROWSER is None:
         raise FileNotFoundError(
             "no Chromium to print with: apt-get install chromium, or any Chrome on the PATH"
         )
@@ -35,7 +35,7 @@ def print_book(site: Path, out: Path) -> None:
         raise FileNotFoundError(f"there is no site in {site}: make site")
     book = PdfWriter()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         tab = chromium.new_page()
         for path in tqdm(pages, unit="lesson", disable=None):
             tab.goto(path.as_uri())

@@ -123,7 +123,7 @@ export function Beam({ view }: { view: View }) {
         <span class="kept">{said.kept}</span> <span class="dropped">{said.dropped}</span>{" "}
         <span class="ended">{said.ended}</span> <span class="winning">{said.winning}</span>
       </p>
-      <Scrolls name={said.name} what="tree">
+      <Scrolls name={said.name}>
         <svg
           class="tree"
           width={(count + 1) * wide}

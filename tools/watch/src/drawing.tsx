@@ -286,8 +286,7 @@ export function Choice({ view, of, count }: { view: View; of: "layer" | "head"; 
 }
 
 // What may be wider than the page, told where it is.
-export function Scrolls(props: { name: string; what?: "table" | "tree"; children: ComponentChildren }) {
-  const { name, what = "table", children } = props;
+export function Scrolls({ name, children }: { name: string; children: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
   const [cut, setCut] = useState(false);
   useEffect(() => {
@@ -300,7 +299,7 @@ export function Scrolls(props: { name: string; what?: "table" | "tree"; children
   const region = cut && { tabIndex: 0, role: "region" as const, "aria-label": name };
   return (
     <>
-      {cut && <p class="small">{texts.tooWide[what]}</p>}
+      {cut && <p class="small">{texts.tooWide}</p>}
       <div class="scrolls" ref={box} {...region}>
         {children}
       </div>

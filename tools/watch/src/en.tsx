@@ -202,7 +202,7 @@ export const en = {
   beyond: (count: number, largest: string) => ` and beyond: ${count} of the numbers are larger, up to ${largest}`,
   numberAt: (at: number, of: number, value: Children) => rich`number ${at} of ${of}: ${value}`,
   asTable: (name: string) => `${name}, as a table`,
-  tooWide: { table: "The table is wider than this page: scroll it to the right →", tree: "The tree is wider than this page: scroll it to the right →" },
+  tooWide: "This is wider than the page: scroll it to the right →",
 
   // ---- What goes in, and the sub-layers
 

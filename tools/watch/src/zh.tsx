@@ -186,7 +186,7 @@ export const zh: Texts = {
   beyond: (count, largest) => `，另有 ${count} 个数超出此范围，最大为 ${largest}`,
   numberAt: (at, of, value) => rich`第 ${at} 个数（共 ${of} 个）：${value}`,
   asTable: (name) => `${name}（表格）`,
-  tooWide: { table: "表格比页面宽：请向右滚动 →", tree: "搜索树比页面宽：请向右滚动 →" },
+  tooWide: "这里比页面宽：请向右滚动 →",
 
   // ---- What goes in, and the sub-layers
 
