@@ -1,6 +1,6 @@
 // Break it: leave a part out, and the model computes everything anew without it.
 
-import type { RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Button, Fold, Head, percent, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
@@ -171,45 +171,29 @@ export function Breaking({ view }: { view: View }) {
       <Fold title={said.silenceTitle}>
         <p>{said.silenceAll(3 * model.N * model.h, 2 * model.N)}</p>
         {KINDS.map((kind) => (
-          <table key={kind} class="silence">
-            <caption>{said.kinds[kind]}</caption>
-            <tbody>
-              {headsOf(kind, model).map((parts, layer) => (
-                <tr key={layer}>
-                  <th scope="row">
-                    <Button
-                      on={parts.every((part) => state.leftOut.includes(part))}
-                      aria-label={said.silenceLayer(layer + 1, said.kinds[kind])}
-                      onClick={() => choose({ leftOut: toggle(state.leftOut, ...parts) })}>
-                      {said.layer(layer + 1)}
-                    </Button>
-                  </th>
-                  {parts.map((part, head) => (
-                    <Silence key={part} view={view} part={part} label={head + 1} />
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Silences
+            key={kind}
+            view={view}
+            caption={said.kinds[kind]}
+            rows={headsOf(kind, model).map((parts, layer) => [
+              <Button
+                on={parts.every((part) => state.leftOut.includes(part))}
+                aria-label={said.silenceLayer(layer + 1, said.kinds[kind])}
+                onClick={() => choose({ leftOut: toggle(state.leftOut, ...parts) })}>
+                {said.layer(layer + 1)}
+              </Button>,
+              parts,
+            ])}
+          />
         ))}
-        <table class="silence">
-          <caption>{said.networks}</caption>
-          <tbody>
-            {(["encoder", "decoder"] as const).map((stack) => (
-              <tr key={stack}>
-                <th scope="row">{said.stacks[stack]}</th>
-                {Array.from({ length: model.N }, (_, layer) => (
-                  <Silence
-                    key={layer}
-                    view={view}
-                    part={`${stack}.layers.${layer}.feed_forward`}
-                    label={layer + 1}
-                  />
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Silences
+          view={view}
+          caption={said.networks}
+          rows={(["encoder", "decoder"] as const).map((stack) => [
+            said.stacks[stack],
+            Array.from({ length: model.N }, (_, layer) => `${stack}.layers.${layer}.feed_forward` as const),
+          ])}
+        />
       </Fold>
       {state.leftOut.length > 0 && (
         <div class="stays">
@@ -220,17 +204,30 @@ export function Breaking({ view }: { view: View }) {
   );
 }
 
-function Silence({ view, part, label }: { view: View; part: Part; label: number }) {
-  const { state, choose } = view;
+// Rows of parts, each with its number, which leaves it out.
+function Silences(props: { view: View; caption: string; rows: [head: ComponentChildren, parts: Part[]][] }) {
+  const { state, choose } = props.view;
   return (
-    <td>
-      <Button
-        on={state.leftOut.includes(part)}
-        aria-label={texts.breaking.silence(partName(part))}
-        onClick={() => choose({ leftOut: toggle(state.leftOut, part) })}>
-        {label}
-      </Button>
-    </td>
+    <table class="silence">
+      <caption>{props.caption}</caption>
+      <tbody>
+        {props.rows.map(([head, parts], i) => (
+          <tr key={i}>
+            <th scope="row">{head}</th>
+            {parts.map((part, j) => (
+              <td key={part}>
+                <Button
+                  on={state.leftOut.includes(part)}
+                  aria-label={texts.breaking.silence(partName(part))}
+                  onClick={() => choose({ leftOut: toggle(state.leftOut, part) })}>
+                  {j + 1}
+                </Button>
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

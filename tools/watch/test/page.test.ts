@@ -66,17 +66,9 @@ test("where no layer was chosen, encoder-decoder attention opens on its last, an
     layerOf({ ...state, stop, layer }, layers) + 1;
   const headAt = (stop: string, head: number | null = null, heads = 4) =>
     headOn({ ...state, stop, head }, heads) + 1;
-  const stops = [
-    "encoder-weights",
-    "decoder-heads",
-    "cross-projections",
-    "encoder-network",
-    "decoder-network",
-  ];
-  assert.deepEqual(
-    stops.map((stop) => opensOn(stop)),
-    [2, 2, 4, 3, 1],
-  );
+  const stops = "encoder-weights decoder-heads cross-projections encoder-network decoder-network".split(" ");
+  const opened = stops.map((stop) => opensOn(stop));
+  assert.deepEqual(opened, [2, 2, 4, 3, 1]);
   assert.deepEqual([opensOn("cross-heads", 1), opensOn("cross-heads", 9)], [2, 4]);
   assert.equal(opensOn("encoder-weights", null, 1), 1);
   assert.deepEqual([headAt("encoder-heads"), headAt("cross-weights"), headAt("cross-heads", 3)], [3, 2, 4]);
@@ -150,10 +142,8 @@ test("the same words of a broken model are told with how sure it is, other words
 
 test("translations that read alike are told apart by the pieces in which they differ", () => {
   const pieces = "<s> </s> ▁am ▁Strand ▁Str and .".split(" ");
-  const [one, other] = [
-    [2, 3, 6],
-    [2, 4, 5, 6],
-  ].map((tokens) => ({ tokens, text: "am Strand." }));
+  const reading = (...tokens: number[]) => ({ tokens, text: "am Strand." });
+  const [one, other] = [reading(2, 3, 6), reading(2, 4, 5, 6)];
   const told = [one, other, { tokens: [2, 6], text: "am." }];
   assert.equal(apart(one, told, pieces), "Strand·.");
   assert.equal(apart(other, told, pieces), "Str·and·.");
@@ -256,13 +246,14 @@ const rowsOf = (count: number, keys: number, place: (i: number) => number, share
   Array.from({ length: count }, (_, i) =>
     Float32Array.from({ length: keys }, (_, j) => (j === place(i) ? share : (1 - share) / (keys - 1))),
   );
+type Case = [told: string, place: (i: number) => number, share?: number];
 const nobodyHidden = (rows: Float32Array[]) => rows.map((row) => row.map(() => 0));
 const english = ["A", "dog", "runs", ".", "‹end›"];
 const line = (kind: "encoder" | "cross", rows: Float32Array[], keys = english) =>
   told(nameOf(kind, { weights: rows, masked: nobodyHidden(rows), keys }));
 
 test("a head gets a line for the place that half of its rows give more than half of their weight", () => {
-  const cases: [told: string, place: (i: number) => number, share?: number][] = [
+  const cases: Case[] = [
     ["mostly at the token itself: 5 of 5 rows", (i) => i],
     ["mostly one token back: 4 of 5 rows", (i) => i - 1],
     ["mostly two tokens back: 3 of 5 rows", (i) => i - 2],
@@ -292,19 +283,12 @@ test("‹end› and the full stop count together, and a sentence may end without
 });
 
 test("in encoder-decoder attention places in the English are no neighbours of those in the German", () => {
-  const across = (place: (i: number) => number, share?: number) => line("cross", rowsOf(3, 5, place, share));
-  assert.equal(
-    across((i) => i),
-    "mostly at one English token for each (sharp): 3 of 3 rows",
-  );
-  assert.equal(
-    across(() => 4),
-    "mostly at ‹end› or the full stop: 3 of 3 rows",
-  );
-  assert.equal(
-    across(() => 0, 0.2),
-    "spread over many tokens: 3 of 3 rows",
-  );
+  const cases: Case[] = [
+    ["mostly at one English token for each (sharp): 3 of 3 rows", (i) => i],
+    ["mostly at ‹end› or the full stop: 3 of 3 rows", () => 4],
+    ["spread over many tokens: 3 of 3 rows", () => 0, 0.2],
+  ];
+  for (const [told, place, share] of cases) assert.equal(line("cross", rowsOf(3, 5, place, share)), told);
 });
 
 test("a row of the decoder in which the mask leaves one key alone has no choice, and does not count", () => {
