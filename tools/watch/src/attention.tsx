@@ -15,6 +15,7 @@ import {
   Strips,
   shown,
   spelled,
+  Table,
   useLeaving,
 } from "./drawing.tsx";
 import { nameOf, told } from "./heads.ts";
@@ -133,40 +134,36 @@ export function Weighing({ view, kind }: { view: View; kind: Kind }) {
         )}
         {unmasked && at < keyNames.length - 1 && said.revealed(<b>{percent(revealed)}</b>)}
       </p>
-      <Scrolls name={said.stepByStep}>
-        <table class="weighing">
-          <caption>{said.caption}</caption>
-          <Head
-            columns={[
-              <span class="key">{said.key}</span>,
-              <>
-                <i class="query">q</i> · <i class="key">k</i>
-              </>,
-              scaled ? `÷ √${width}` : <s>{`÷ √${width}`}</s>,
-              ...(masks ? [said.mask] : []),
-              said.weight,
-            ]}
-          />
-          <tbody>
-            {keyNames.map((key, j) => (
-              <tr key={j} class={masked[j] === -Infinity ? "hidden" : late(j) ? "late" : undefined}>
-                <th scope="row">
-                  <Button class="token" on={j === chosen} onClick={() => choose({ key: j })}>
-                    {key}
-                  </Button>
-                  {late(j) && <small>{said.wasHidden}</small>}
-                </th>
-                <td>{shown(products[j])}</td>
-                <td>{shown(scores[j])}</td>
-                {masks && <td>{shown(masked[j])}</td>}
-                <td>
-                  <Bar share={weights[j]} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolls>
+      <Table
+        of="weighing"
+        name={said.stepByStep}
+        caption={said.caption}
+        columns={[
+          <span class="key">{said.key}</span>,
+          <>
+            <i class="query">q</i> · <i class="key">k</i>
+          </>,
+          scaled ? `÷ √${width}` : <s>{`÷ √${width}`}</s>,
+          ...(masks ? [said.mask] : []),
+          said.weight,
+        ]}>
+        {keyNames.map((key, j) => (
+          <tr key={j} class={masked[j] === -Infinity ? "hidden" : late(j) ? "late" : undefined}>
+            <th scope="row">
+              <Button class="token" on={j === chosen} onClick={() => choose({ key: j })}>
+                {key}
+              </Button>
+              {late(j) && <small>{said.wasHidden}</small>}
+            </th>
+            <td>{shown(products[j])}</td>
+            <td>{shown(scores[j])}</td>
+            {masks && <td>{shown(masked[j])}</td>}
+            <td>
+              <Bar share={weights[j]} />
+            </td>
+          </tr>
+        ))}
+      </Table>
       {kind === "cross" && <LastLayer view={view} />}
       <Fold title={said.product(queryNames[at], keyNames[chosen], shown(products[chosen]))}>
         <p>{said.products(width)}</p>

@@ -2,7 +2,18 @@
 
 import { useState } from "preact/hooks";
 import { Found, useLooks } from "./breaking.tsx";
-import { Button, distinct, Head, narrow, percent, Scrolls, Slider, shown, spelled, Try } from "./drawing.tsx";
+import {
+  Button,
+  distinct,
+  narrow,
+  percent,
+  Scrolls,
+  Slider,
+  shown,
+  spelled,
+  Table,
+  Try,
+} from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Candidate } from "./search.ts";
 import type { Look } from "./translator.ts";
@@ -157,32 +168,28 @@ export function Beam({ view }: { view: View }) {
         </svg>
       </Scrolls>
       <p class="small">{said.numbers}</p>
-      <div class="scrolls">
-        <table class="results">
-          <caption>{said.caption(look.alpha.toFixed(1))}</caption>
-          <Head columns={[said.translation, "log P", said.penalty, said.score]} />
-          <tbody>
-            {look.ended.map((one, i) => (
-              <tr key={i} class={i ? undefined : "chosen"}>
-                <th scope="row" lang="de">
-                  {one.text}
-                  {twice.includes(one) && (
-                    <small>
-                      <span lang={texts.code}>{said.otherPieces}</span>{" "}
-                      {apart(one, look.ended, tokenizer.pieces)}
-                    </small>
-                  )}
-                </th>
-                <td>{shown(one.logProb)}</td>
-                <td>{penalty(one.tokens.length + 1).toFixed(2)}</td>
-                <td>
-                  <b>{shown(one.score)}</b>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        of="results"
+        name={said.caption(look.alpha.toFixed(1))}
+        columns={[said.translation, "log P", said.penalty, said.score]}>
+        {look.ended.map((one, i) => (
+          <tr key={i} class={i ? undefined : "chosen"}>
+            <th scope="row" lang="de">
+              {one.text}
+              {twice.includes(one) && (
+                <small>
+                  <span lang={texts.code}>{said.otherPieces}</span> {apart(one, look.ended, tokenizer.pieces)}
+                </small>
+              )}
+            </th>
+            <td>{shown(one.logProb)}</td>
+            <td>{penalty(one.tokens.length + 1).toFixed(2)}</td>
+            <td>
+              <b>{shown(one.score)}</b>
+            </td>
+          </tr>
+        ))}
+      </Table>
       {twice.length > 0 && <p class="small">{said.alike}</p>}
       {look.ended.length > look.beam && <p class="small">{said.many(look.beam)}</p>}
       {look.alpha === 0 && <p class="small">{said.noPenalty}</p>}
@@ -201,27 +208,24 @@ function Narrow({ view: { ask, state, choose } }: { view: View }) {
   );
   const [greedy, wide] = found.map((look) => look?.ended[0].text);
   return (
-    <div class="scrolls">
-      <table class="results">
-        <caption>{said.narrow(prefix.length > 0)}</caption>
-        <Head columns={[said.beamColumn, <span class="text">{said.translation}</span>, "log P"]} />
-        <tbody>
-          {[1, 4].map((beam, i) => (
-            <tr key={beam} class={beam === state.beam ? "chosen" : undefined}>
-              <th scope="row">
-                <Button on={beam === state.beam} onClick={() => choose({ beam })}>
-                  {beam}
-                </Button>
-              </th>
-              <td class="text">
-                <Found look={found[i]} />
-                {i > 0 && wide !== undefined && wide === greedy && said.same}
-              </td>
-              <td>{found[i] && shown(found[i].ended[0].logProb)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      of="results"
+      name={said.narrow(prefix.length > 0)}
+      columns={[said.beamColumn, <span class="text">{said.translation}</span>, "log P"]}>
+      {[1, 4].map((beam, i) => (
+        <tr key={beam} class={beam === state.beam ? "chosen" : undefined}>
+          <th scope="row">
+            <Button on={beam === state.beam} onClick={() => choose({ beam })}>
+              {beam}
+            </Button>
+          </th>
+          <td class="text">
+            <Found look={found[i]} />
+            {i > 0 && wide !== undefined && wide === greedy && said.same}
+          </td>
+          <td>{found[i] && shown(found[i].ended[0].logProb)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Button, Fold, Head, percent, Try } from "./drawing.tsx";
+import { Button, Fold, percent, Table, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Side } from "./state.ts";
 import type { Part } from "./transformer.ts";
@@ -143,30 +143,24 @@ export function Breaking({ view }: { view: View }) {
   const said = texts.breaking;
   return (
     <>
-      <div class="scrolls">
-        <table class="breaking">
-          <caption>{said.caption}</caption>
-          <Head columns={[said.leftOut, said.translation]} />
-          <tbody>
-            <tr>
-              <th scope="row">{said.nothing}</th>
-              <td lang="de">{whole.ended[0].text}</td>
-            </tr>
-            {NAMED.map((part, i) => (
-              <tr key={part}>
-                <th scope="row">
-                  <Box view={view} part={part} said={partName(part)} />
-                </th>
-                <td>
-                  <Found look={alone[i]} />
-                  {alone[i] && sameWords(whole, alone[i]) && said.same(sameWords(whole, alone[i]))}
-                  <small>{texts.parts[part].why}</small>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table of="breaking" name={said.caption} columns={[said.leftOut, said.translation]}>
+        <tr>
+          <th scope="row">{said.nothing}</th>
+          <td lang="de">{whole.ended[0].text}</td>
+        </tr>
+        {NAMED.map((part, i) => (
+          <tr key={part}>
+            <th scope="row">
+              <Box view={view} part={part} said={partName(part)} />
+            </th>
+            <td>
+              <Found look={alone[i]} />
+              {alone[i] && sameWords(whole, alone[i]) && said.same(sameWords(whole, alone[i]))}
+              <small>{texts.parts[part].why}</small>
+            </td>
+          </tr>
+        ))}
+      </Table>
       <p>{said.tick}</p>
       <Fold title={said.silenceTitle}>
         <p>{said.silenceAll(3 * model.N * model.h, 2 * model.N)}</p>

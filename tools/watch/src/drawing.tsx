@@ -307,6 +307,26 @@ export function Scrolls({ name, children }: { name: string; children: ComponentC
   );
 }
 
+// A table of a kind, which may be wider than the page. Its children are its rows.
+export function Table(props: {
+  of: string;
+  name: string;
+  caption?: ComponentChildren;
+  columns: ComponentChildren[];
+  children: ComponentChildren;
+}) {
+  const { of, name, caption = name, columns, children } = props;
+  return (
+    <Scrolls name={name}>
+      <table class={of}>
+        <caption>{caption}</caption>
+        <Head columns={columns} />
+        <tbody>{children}</tbody>
+      </table>
+    </Scrolls>
+  );
+}
+
 // A share between 0 and 1 as a bar with its number, or with what is written in its place.
 export const Bar = ({ share, written = percent(share) }: { share: number; written?: string }) => (
   <span class="bar" style={{ "--share": share }}>

@@ -1,18 +1,6 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
-import {
-  Bar,
-  Button,
-  distinct,
-  Fold,
-  Head,
-  joined,
-  percent,
-  Scrolls,
-  Slider,
-  shown,
-  spelled,
-} from "./drawing.tsx";
+import { Bar, Button, distinct, Fold, joined, percent, Slider, shown, spelled, Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import { ChooseToken } from "./stations.tsx";
 import { END } from "./tokenizer.ts";
@@ -61,39 +49,35 @@ export function Probabilities({ view }: { view: View }) {
           because,
         )}
       </p>
-      <Scrolls name={said.name}>
-        <table class="probabilities">
-          <caption>
-            {said.caption(model.pieces.length.toLocaleString("en"))}
-            {temperature !== 1 && said.atTemperature(temperature.toFixed(1))}
-          </caption>
-          <Head columns={[said.piece, <Term of="logit" />, said.probability, said.instead]} />
-          <tbody>
-            {best.map((token, i) => (
-              <tr key={token} class={token === written ? "chosen" : undefined}>
-                <th scope="row" lang="de">
-                  {names[i]}
-                </th>
-                <td>{shown(logits[token])}</td>
-                <td>
-                  <Bar share={chances[token]} />
-                </td>
-                <td>
-                  {token === written ? (
-                    said.written
-                  ) : token === END || model.forbidden.includes(token) ? (
-                    "–"
-                  ) : (
-                    <Button onClick={() => write(token)}>
-                      {said.write(<span lang="de">{names[i]}</span>)}
-                    </Button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scrolls>
+      <Table
+        of="probabilities"
+        name={said.name}
+        caption={[
+          said.caption(model.pieces.length.toLocaleString("en")),
+          temperature !== 1 && said.atTemperature(temperature.toFixed(1)),
+        ]}
+        columns={[said.piece, <Term of="logit" />, said.probability, said.instead]}>
+        {best.map((token, i) => (
+          <tr key={token} class={token === written ? "chosen" : undefined}>
+            <th scope="row" lang="de">
+              {names[i]}
+            </th>
+            <td>{shown(logits[token])}</td>
+            <td>
+              <Bar share={chances[token]} />
+            </td>
+            <td>
+              {token === written ? (
+                said.written
+              ) : token === END || model.forbidden.includes(token) ? (
+                "–"
+              ) : (
+                <Button onClick={() => write(token)}>{said.write(<span lang="de">{names[i]}</span>)}</Button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
       <p class="small">
         {said.rest((model.pieces.length - best.length).toLocaleString("en"), percent(Math.max(0, rest)))}
         {joined(names) && texts.dotJoins}

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Bar, Button, Fold, Head, joined, listed, Scrolls, Strips, shown, spelled, Try } from "./drawing.tsx";
+import { Bar, Button, Fold, joined, listed, Strips, shown, spelled, Table, Try } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Side } from "./state.ts";
 import { moments, type Sequence, similarity } from "./transformer.ts";
@@ -67,26 +67,20 @@ export function TargetPieces({ view }: { view: View }) {
   const said = texts.targetPieces;
   const chance = (i: number) => Math.exp(look.trace.generator[i][look.written[i]]);
   return (
-    <Scrolls name={said.name}>
-      <table class="shifted">
-        <caption>{said.caption}</caption>
-        <Head columns={said.columns} />
-        <tbody>
-          {look.target.map((token, i) => (
-            <tr key={i}>
-              <th scope="row">{i}</th>
-              <td lang="de">{spelled(tokenizer.pieces[token])}</td>
-              <td lang="de">
-                <b>{spelled(tokenizer.pieces[look.written[i]])}</b>
-              </td>
-              <td>
-                <Bar share={chance(i)} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scrolls>
+    <Table of="shifted" name={said.name} caption={said.caption} columns={said.columns}>
+      {look.target.map((token, i) => (
+        <tr key={i}>
+          <th scope="row">{i}</th>
+          <td lang="de">{spelled(tokenizer.pieces[token])}</td>
+          <td lang="de">
+            <b>{spelled(tokenizer.pieces[look.written[i]])}</b>
+          </td>
+          <td>
+            <Bar share={chance(i)} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -175,19 +169,19 @@ export function AddAndNorm({ view, side, sublayer }: { view: View; side: Side; s
           { label: said.norm, values: norm },
         ]}
       />
-      <table class="moments">
-        <caption>{said.caption(x.length)}</caption>
-        <Head columns={[null, said.mean, said.deviation]} />
-        <tbody>
-          {["x", said.sublayer, said.sum, said.norm].map((label, i) => (
-            <tr key={label}>
-              <th scope="row">{label}</th>
-              <td>{shown(measured[i].mean)}</td>
-              <td>{shown(Math.sqrt(measured[i].variance))}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        of="moments"
+        name={said.name}
+        caption={said.caption(x.length)}
+        columns={[null, said.mean, said.deviation]}>
+        {["x", said.sublayer, said.sum, said.norm].map((label, i) => (
+          <tr key={label}>
+            <th scope="row">{label}</th>
+            <td>{shown(measured[i].mean)}</td>
+            <td>{shown(Math.sqrt(measured[i].variance))}</td>
+          </tr>
+        ))}
+      </Table>
       <p class="small">{said.rescaled}</p>
       <p class="small">{said.similar(<b>{shown(similarity(x, sum))}</b>)}</p>
       <Leave view={view} part="residual" said={said.leaveOut} />
