@@ -20,4 +20,5 @@ NASTY = {
     "combining": "e" + "\u0301" * 60,
     "special symbols": "<s> </s> <blank> <unk> <0x0A>",
     "spaces": "   a    b   ",
+    "compatibility": "ﬁne Ⅷ ①",
 }

@@ -14,7 +14,7 @@ from annotated.translator import Translator
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}
-SETTINGS = {"sinusoids": {}, "learned": {"positions": "learned", "max_len": 20}}
+LEARNED = {"positions": "learned", "max_len": 20}
 START, END, PAD = 0, 1, 2
 
 
@@ -43,9 +43,6 @@ def counted(model):
     model.encoder.register_forward_pre_hook(lambda _, inputs: sources.append(inputs[0].size(1)))
     model.decoder.register_forward_pre_hook(lambda _, inputs: steps.append(inputs[0].size(1)))
     return sources, steps
-
-
-# ---- sentences
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -96,11 +93,8 @@ def test_a_line_over_its_limit_can_be_refused(build):
     assert len(translator.translate(["w0 w1 w2"])) == 1
 
 
-# ---- the model's positions
-
-
 def test_a_search_ends_where_the_positions_do():
-    model = endless(**SETTINGS["learned"])
+    model = endless(**LEARNED)
     src = torch.tensor([[5, 6, 7, 8, 9, END], [5, END, PAD, PAD, PAD, PAD]])
     found = beam_search(model, src, padding_mask(src, PAD), beam=2)
     assert [len(best.tokens) + 1 for [best] in found] == [20, 20]
@@ -110,7 +104,7 @@ def test_a_search_ends_where_the_positions_do():
 
 
 def test_a_translator_of_learned_positions_reads_no_more_than_there_are(build):
-    translator = build(SETTINGS["learned"])
+    translator = build(LEARNED)
     assert (translator.limits.max_source, translator.limits.max_length) == (20, 20)
     with pytest.warns(UserWarning, match="line 1 has 31 tokens, but max_source is 20"):
         [[best]] = translator.search(["w1 " * 30])
