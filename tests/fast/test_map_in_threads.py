@@ -57,18 +57,6 @@ def test_two_work_at_once_with_half_the_threads_each(threads):
     assert torch.get_num_threads() == born_with() == threads
 
 
-def test_results_come_in_order_however_long_each_takes(threads):
-    second_done = threading.Event()
-
-    def work(item):
-        if item == 0:
-            assert second_done.wait(30)
-        second_done.set()
-        return item
-
-    assert list(map_in_threads(work, range(20))) == list(range(20))
-
-
 def test_an_error_ends_all_and_leaves_the_threads_as_they_were(threads, closing):
     begun = []
 
@@ -122,9 +110,8 @@ def test_two_maps_at_a_time_leave_the_threads_as_they_were(threads):
 
 @pytest.mark.parametrize("items", [[], [7]])
 def test_one_item_keeps_the_thread_it_is_in(threads, items):
-    assert list(map_in_threads(lambda _: threading.get_ident(), items)) == [threading.get_ident()] * len(
-        items
-    )
+    used = list(map_in_threads(lambda _: threading.get_ident(), items))
+    assert used == [threading.get_ident()] * len(items)
 
 
 def test_in_one_thread_all_is_done_in_turn(one_thread):

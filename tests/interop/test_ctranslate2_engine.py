@@ -179,9 +179,6 @@ def test_int8_is_smaller_and_nearly_the_same(learned, tokenizer):
     assert scores[0] == pytest.approx(scores[1], abs=1.5)
 
 
-# ---- a model written for it
-
-
 def test_every_token_is_scored_alike_with_two_vocabularies(tmp_path):
     """By its `score_batch` on given pairs: no search on either side."""
     src_tokenizer, tgt_tokenizer = subwords(ENGLISH), subwords(GERMAN)
@@ -205,9 +202,6 @@ def test_our_model_stays_as_it_was(quantization, tokenizer, tmp_path):
     to_ctranslate2(tmp_path / "out", model, tokenizer, tokenizer, quantization)
     for name, tensor in weights(model).items():
         assert torch.equal(tensor, before[name]), name
-
-
-# ---- weights that change
 
 
 def rows_swapped(model):  # which leaves sums and norms as they are
@@ -248,9 +242,6 @@ def test_changed_models_are_converted_anew(change, words, monkeypatch):
             others[1].search(texts)
     else:
         check_equal(after, others[1].search(texts))
-
-
-# ---- the engine that nobody asked for
 
 
 @pytest.fixture

@@ -193,9 +193,6 @@ def test_transformers_loads_ours(name, transformers, tmp_path):
         assert mine[:length] == other[:length]
 
 
-# ---- what is refused, on a folder that needs no transformers to make
-
-
 @pytest.fixture
 def tokenizer(spms):
     return MarianTokenizer(spms[0], ["<s>", "</s>", "<blank>", "<unk>", *pieces(spms[0])])

@@ -5,8 +5,11 @@ import pytest
 import torch
 from charts import marks, texts
 from matplotlib.patches import Rectangle
+from small_models import make
 
 from annotated.plots import explore_attention, plot_alignment, plot_attention
+from annotated.tokenizers import WordTokenizer
+from annotated.translator import Translator
 
 QUERIES, KEYS = ["the", "cat", "saw"], ["die", "Katze", "hat", "gesehen"]
 
@@ -115,6 +118,14 @@ def test_the_axes_name_the_tokens_of_the_map_that_is_shown(maps) -> None:
     shown = texts(chart, kind="decoder", layer=0, head=1)
     assert shown[shown.index("key") - 2 : shown.index("key")] == TGT
     assert "decoder attention, layer 1, head 2" in shown
+
+
+def test_a_translator_shows_the_attention_of_a_sentence() -> None:
+    source, target = WordTokenizer(["ein", "Hund"], None), WordTokenizer(["a", "dog"], None)
+    translator = Translator(make(source.words, target.words, tied_embeddings="target"), source, target)
+    seen = translator.attention("ein Hund", "a dog")
+    expected = explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+    assert marks(translator.show_attention("ein Hund", "a dog")) == marks(expected)
 
 
 def test_the_menus_offer_what_there_is(maps) -> None:

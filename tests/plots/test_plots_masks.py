@@ -46,13 +46,8 @@ def test_a_mask_of_one_kind_keeps_its_colour(allowed: bool) -> None:
 
 
 def test_one_row_serves_every_query() -> None:
-    image = plot_mask(PADDED, TOKENS, TOKENS).images[0]
-    np.testing.assert_array_equal(image.get_array(), PADDED.expand(4, 4).numpy())
-
-
-def test_keys_and_queries_may_be_of_different_number() -> None:
-    ax = plot_mask(PADDED, ["a", "b"], TOKENS)
-    assert ax.images[0].get_array().shape == (2, 4)
+    image = plot_mask(PADDED, ["a", "b"], TOKENS).images[0]
+    np.testing.assert_array_equal(image.get_array(), PADDED.expand(2, 4).numpy())
 
 
 def test_without_tokens_positions_stand_on_the_axes() -> None:
@@ -60,8 +55,6 @@ def test_without_tokens_positions_stand_on_the_axes() -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1", "2", "3"]
     assert [label.get_text() for label in plot_mask(PADDED, keys=TOKENS).get_xticklabels()] == TOKENS
-    with pytest.raises(ValueError, match=r"torch.bool"):
-        plot_mask(CAUSAL.float())
     with pytest.raises(ValueError, match=r"not \(2, 3, 4, 4\)"):
         plot_mask(CAUSAL.expand(2, 3, 4, 4))
 

@@ -80,15 +80,6 @@ def test_a_chart_may_have_more_rows_than_altair_lets_through() -> None:
     assert len(next(iter(chart.to_dict()["datasets"].values()))) == 6000
 
 
-@pytest.mark.parametrize("package", ["altair", "vl_convert", "seaborn", "matplotlib"])
-def test_a_missing_package_is_told_with_what_to_install(
-    package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ModuleNotFoundError, match=rf'{package}.*pip install "\.\[notebooks\]" in the clone'):
-        setup_notebook()
-
-
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The Markdown texts that were displayed."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from charts import texts
 
-from annotated.plots import explore_attention, plot_attention, plot_learning_curves
+from annotated.plots import explore_attention, plot_attention
 from annotated.plots.notebook import chart_bundle
 
 STRANGE = ["</script><script>alert(1)</script>", "<!--<script>", "$$", r"$\foo$", "$a$", '"quoted\\"']
@@ -52,10 +52,3 @@ def test_a_dollar_begins_no_formula(dtype: torch.dtype) -> None:
     ax.figure.canvas.draw()
     assert [label.get_text() for label in ax.get_xticklabels()] == STRANGE
     assert {text.get_text() for text in ax.texts} == {"0.25"}
-
-
-def test_blank_lines_of_a_log_are_passed_over(tmp_path: Path) -> None:
-    lines = ['{"step": 1, "loss": 2.0, "rate": 0.1}', "", '{"step": 2, "loss": 1.0, "rate": 0.1}', ""]
-    (tmp_path / "log.jsonl").write_text("\n".join(lines))
-    losses, _ = plot_learning_curves(tmp_path)
-    assert losses.lines[0].get_ydata().tolist() == [2.0, 1.0]

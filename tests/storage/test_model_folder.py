@@ -25,9 +25,6 @@ def folder(tmp_path):
     return tmp_path / "m"
 
 
-# ---- round trips
-
-
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_a_model_comes_back(tied, tmp_path):
     model = make(tied_embeddings=tied, norm_first=True, positions="learned", max_len=9, activation="swish")
@@ -51,9 +48,6 @@ def test_two_tokenizers_come_back_as_two(tmp_path):
     _, one, other = load_model(tmp_path)
     assert one.words == src.words
     assert other.words == tgt.words
-
-
-# ---- damage
 
 
 def test_a_file_cut_off_anywhere_is_never_read_as_whole(folder):
@@ -172,9 +166,6 @@ def test_loading_draws_no_random_numbers_and_makes_float32_whatever_the_default_
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# ---- averages
-
-
 def test_two_models_have_no_mean(folder, tmp_path):
     """Of the same shapes, as two directions of one pair of languages are."""
     words = WordTokenizer(["x", "y"], None)
@@ -185,9 +176,6 @@ def test_two_models_have_no_mean(folder, tmp_path):
         with pytest.raises(ValueError, match=f"{other} and .*m are two models: their settings or tokenizers"):
             average_checkpoints([folder, tmp_path / other])
     average_checkpoints([folder, tmp_path / "same"])
-
-
-# ---- shipped models
 
 
 @pytest.fixture

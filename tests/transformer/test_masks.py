@@ -1,26 +1,11 @@
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotated.data.batches import Batch
-from annotated.transformer.attention import padding_mask, subsequent_mask
 
 PAD = 2
 tokens = st.integers(0, 6)
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 7])
-def test_each_position_sees_itself_and_the_past(size):
-    mask = subsequent_mask(size)
-    assert mask.dtype == torch.bool
-    assert mask.shape == (1, size, size)
-    assert mask[0].tolist() == [[key <= query for key in range(size)] for query in range(size)]
-
-
-def test_padding_is_hidden_from_every_query():
-    mask = padding_mask(torch.tensor([[5, PAD, 3], [PAD, PAD, 4]]), PAD)
-    assert mask.tolist() == [[[True, False, True]], [[False, False, True]]]
 
 
 @settings(deadline=None)

@@ -47,9 +47,6 @@ def toy(**settings):
     return shaken(make_model(11, 13, N=2, d_model=8, d_ff=12, h=2, dropout=0.0, **settings))
 
 
-# ---- properties
-
-
 POST, PRE = toy(), toy(norm_first=True, positions="learned", activation="gelu", max_len=20)
 models = st.sampled_from([POST, PRE])
 
@@ -96,9 +93,6 @@ def test_a_source_of_padding_alone_gives_finite_states_and_gradients(model, seed
     assert all(gradient.isfinite().all() for gradient in found)
 
 
-# ---- put together by hand, and otherwise than in the paper
-
-
 def assembled(attn, dtype=torch.float64):
     """What the classes give when a reader puts them together as Figure 1 shows."""
     ff = PositionwiseFeedForward(8, 12, 0.0)
@@ -124,9 +118,6 @@ def test_a_seed_gives_the_weights_that_copied_layers_begin_with():
     torch.manual_seed(1)
     model = make_model(11, 13, N=2, d_model=8, d_ff=12, h=2)
     torch.testing.assert_close(model.state_dict(), by_hand.state_dict(), rtol=0, atol=0)
-
-
-# ---- evaluating
 
 
 @pytest.fixture

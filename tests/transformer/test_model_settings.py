@@ -71,27 +71,6 @@ def test_tied_embeddings_are_one_matrix(tied, sharing):
     assert torch.equal(output.weight, before) != sharing[0]  # what one learns the other knows
 
 
-def test_each_setting_reaches_its_place():
-    model = make_model(
-        7, 7, **TINY, dropout=0.1, attention_dropout=0.2, relu_dropout=0.3, layer_norm_eps=0.01, max_len=9
-    )
-    for layer in (*model.encoder.layers, *model.decoder.layers):
-        assert layer.self_attn.dropout.p == 0.2
-        assert layer.feed_forward.dropout.p == 0.3
-        assert [wrap.dropout.p for wrap in layer.sublayer] == [0.1] * len(layer.sublayer)
-        assert [wrap.norm.eps for wrap in layer.sublayer] == [0.01] * len(layer.sublayer)
-        assert layer.self_attn.h == 4
-    assert model.decoder.layers[0].src_attn.dropout.p == 0.2
-    assert model.src_embed[1].dropout.p == model.tgt_embed[1].dropout.p == 0.1
-    assert model.src_embed[1].pe.shape == (9, 16)
-
-
-def test_no_two_layers_share_a_weight():
-    model = make_model(7, 7, **TINY)
-    named = list(model.named_parameters(remove_duplicate=False))
-    assert len(named) == len({parameter.data_ptr() for _, parameter in named})
-
-
 @pytest.mark.parametrize("tied", ["all", "none"])
 def test_weights_start_as_xavier_and_embeddings_at_their_deviation(tied):
     torch.manual_seed(0)

@@ -162,11 +162,6 @@ def test_attention_that_leaves_its_cache_alone_is_refused():
             search()
 
 
-def test_a_variant_that_nobody_registered_is_refused():
-    with pytest.raises(ValueError, match=r"parts 'modern' are not among paper.*; import the file"):
-        make_model(12, 12, parts="modern")
-
-
 @pytest.mark.parametrize("name", [Modern, "paper"])  # the first is `@variant` without a name
 def test_a_variant_needs_a_name_of_its_own(name):
     with pytest.raises((TypeError, ValueError), match="name"):
