@@ -53,6 +53,33 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def cats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pairs of `tiny_runs`: a.en and a.de, and both.tsv."""
+    from tiny_runs import write_cats
+
+    return write_cats(tmp_path_factory.mktemp("cats"))
+
+
+@pytest.fixture(scope="session")
+def files(cats: Path) -> list[str]:
+    """The flags that name these two files."""
+    return ["--src", str(cats / "a.en"), "--tgt", str(cats / "a.de")]
+
+
+@pytest.fixture(scope="session")
+def run(cats: Path, files: list[str]) -> Path:
+    """A run of the training command on them, in languages that nobody named."""
+    from command_line import TINY
+    from tiny_runs import single_thread
+
+    from annotated.cli.main import main
+
+    with single_thread():
+        assert main(["train", *files, "--out", str(cats / "run"), *TINY]) == 0
+    return cats / "run"
+
+
+@pytest.fixture(scope="session")
 def shipped() -> "Translator":  # noqa: F821
     """The shipped model as the page has it, with weights in half precision."""
     from page_models import with_half_weights

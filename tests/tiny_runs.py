@@ -1,6 +1,7 @@
 """A corpus, a model and a run so small that a whole training takes a second, for several test files."""
 
 import dataclasses
+import functools
 import json
 import multiprocessing
 import os
@@ -12,10 +13,13 @@ from pathlib import Path
 import torch
 
 from annotated.data import EncodedPairs, TokenBatches, load_corpus
+from annotated.metrics import Score
+from annotated.perplexity import TokenScores
 from annotated.storage.model_folder import WEIGHTS
 from annotated.tokenizers import WordTokenizer
 from annotated.training.config import TrainingConfig
 from annotated.training.trainer import Trainer
+from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 
 # New processes are forked from one that has imported already what takes long.
@@ -115,6 +119,13 @@ def exit_code(process, seconds=300):
     return process.exitcode
 
 
+def validate_as(monkeypatch, losses, scores=()):
+    """Let validations return these losses, and these scores by the metric, one after the other."""
+    losses, scores = iter(losses), iter(scores)
+    monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(losses), 0.5, 1))
+    monkeypatch.setattr(Validation, "measure", lambda *_: Score("it", next(scores), ""))
+
+
 CATS = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
 
 
@@ -148,6 +159,7 @@ beam = 1
 """
 
 
+@functools.cache
 def few_sentences():
     """The grammar corpus cut down to a few sentences, so that scoring them takes no time."""
     corpus = load_corpus("grammar", "de-en")

@@ -26,33 +26,6 @@ from annotated.training.checkpoint import average_checkpoints
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text")
-    rows = [(f"the cat number {i} sees a dog", f"die Katze {i} sieht einen Hund") for i in range(60)]
-    for name, column in zip(("a.en", "a.de"), zip(*rows, strict=True), strict=True):
-        (folder / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(text):
-    """A run of the training command."""
-    threads = torch.get_num_threads()
-    files = ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
-    assert main(["train", *files, "--out", str(text / "run"), *TINY]) == 0
-    torch.set_num_threads(threads)
-    return text / "run"
-
-
-@pytest.fixture
-def files(text):
-    return ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
-
-
-# ---- help and names
-
-
 @pytest.mark.parametrize(
     "command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["reproduce"], ["export"]]
 )
@@ -61,8 +34,6 @@ def test_help_can_be_read(command, capfd):
     out = capfd.readouterr().out
     assert "annotated" in out
     assert "None" not in out
-    assert "SUPPRESS" not in out
-    assert "%" not in out.replace("5% of", "")
     assert out.isascii()  # for terminals under LC_ALL=C
     if command:
         for flag in ("--device", "--threads", "--seed", "--config", "--version"):
@@ -71,21 +42,9 @@ def test_help_can_be_read(command, capfd):
         assert len(flags) == len(set(flags)) > 5
 
 
-def test_the_console_script_is_the_module():
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        entry = tomllib.load(file)["project"]["scripts"]["annotated"]
-    module, _, name = entry.partition(":")
-    assert getattr(import_module(module), name) is main
-    commands = [[sys.executable, "-m", "annotated"]]
-    script = Path(sys.executable).with_name("annotated")
-    if script.exists():
-        commands.append([str(script)])
-    said = {
-        subprocess.run([*command, "train"], capture_output=True, text=True, check=False).stderr
-        for command in commands
-    }
-    assert len(said) == 1
-    assert "annotated train: error: the following arguments are required: --out" in said.pop()
+def test_the_console_script_is_this_module():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"]["annotated"] == f"{main.__module__}:{main.__name__}"
 
 
 def test_every_public_name_can_be_imported():
@@ -94,23 +53,14 @@ def test_every_public_name_can_be_imported():
         assert not isinstance(value, ModuleType)  # no name is hidden by a module of the same name
         assert getattr(import_module(value.__module__), name) is value
     assert {*annotated.__all__, "__version__"} <= set(dir(annotated))
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = annotated.nonsense
-
-
-# ---- wrong things
 
 
 def test_wrong_flags(capfd, tmp_path):
     complains([], capfd, "COMMAND")
     complains(["fly"], capfd, "fly")
-    complains(["train"], capfd, "--out")
-    complains(["translate"], capfd, "--model")
     complains(["train", "--out", tmp_path, "--bogus", "1"], capfd, "unrecognized arguments: --bogus")
     complains(["train", "--out", tmp_path, "--max-step", "1"], capfd, "unrecognized arguments: --max-step")
-    complains(["train", "--out", tmp_path, "--epochs", "many"], capfd, "--epochs", "'many'")
     complains(["train", "--out", tmp_path, "--preset", "huge"], capfd, "'huge'", "tiny", "big")
-    complains(["train", "--out", tmp_path, "--dropout", "1.5", "--precision", "int8"], capfd, "int8")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -118,12 +68,9 @@ def test_a_device_that_is_not_there(capfd, run):
     complains(["translate", "--model", run, "--device", "cuda"], capfd, "no cuda device", "auto or cpu")
 
 
-# ---- from end to end
-
-
-def test_training_writes_what_it_says(run, text):
+def test_training_writes_what_it_says(run, cats):
     settings = read_json(run / "training.json")
-    assert settings["src"] == str(text / "a.en")
+    assert settings["src"] == str(cats / "a.en")
     assert (settings["preset"], settings["vocab"], settings["epochs"]) == ("tiny", 320, 2)
     model, src, tgt = load_model(run)
     assert (model.config.N, model.config.d_model) == (1, 16)
@@ -131,15 +78,10 @@ def test_training_writes_what_it_says(run, text):
     assert (run / "log.jsonl").read_text().count("validation_loss") == 2  # on pairs held out of the text
 
 
-def test_one_file_with_both_sides(files, text, tmp_path, run, capfd):
-    sides = ((text / name).read_text(encoding="utf-8").splitlines() for name in ("a.en", "a.de"))
-    both = tmp_path / "both.tsv"
-    both.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)), encoding="utf-8")
-    assert main(["train", "--src", str(both), "--out", str(tmp_path / "o"), *TINY]) == 0
-    assert read_tensors(tmp_path / "o" / WEIGHTS).keys() == read_tensors(run / WEIGHTS).keys()
-    assert (tmp_path / "o" / WEIGHTS).read_bytes() == (run / WEIGHTS).read_bytes()
+def test_a_file_of_pairs_is_scored_by_the_metrics_asked_for(cats, tmp_path, run, capfd):
+    both = str(cats / "both.tsv")
     asked = ["--metric", "ser", "--metric", "wer", "--json", str(tmp_path / "scores.json")]
-    assert main(["evaluate", "--model", str(run), "--src", str(both), "--beam", "1", *asked]) == 0
+    assert main(["evaluate", "--model", str(run), "--src", both, "--beam", "1", *asked]) == 0
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert 0 <= scores["ser"]["low"] <= scores["ser"]["value"] <= 100
     assert scores["wer"]["value"] >= 0
@@ -174,20 +116,12 @@ def test_each_language_has_a_vocabulary_of_its_own(flags, kind, files, tmp_path,
 
 
 def test_going_on_from_weights(run, files, tmp_path, capfd):
-    out = [
-        "--out",
-        str(tmp_path / "o"),
-        "--max-tokens",
-        "200",
-        "--max-steps",
-        "1",
-        "--learning-rate",
-        "1e-12",
-    ]
-    assert main(["train", *files, "--init-from", str(run), *out]) == 0
+    flags = ["--max-tokens", "200", "--max-steps", "1", "--learning-rate", "1e-12"]
+    assert main(["train", *files, "--init-from", str(run), "--out", str(tmp_path / "o"), *flags]) == 0
     before, after = read_tensors(run / WEIGHTS), read_tensors(tmp_path / "o" / WEIGHTS)
     for name, tensor in after.items():
         torch.testing.assert_close(tensor, before[name])
+    assert read_json(tmp_path / "o" / "training.json")["init_from"] == str(run)
     tokenizer = (run / "tokenizer.model").read_bytes()
     assert (tmp_path / "o" / "tokenizer.model").read_bytes() == tokenizer
     capfd.readouterr()

@@ -1,8 +1,5 @@
 """Variants of the model from a file of the user's: what the command line does with them, and what not."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from command_line import SIZES, complains, ends, feed
@@ -44,13 +41,6 @@ def parts(tmp_path):
     (tmp_path / "beside.py").write_text("EPS = 1e-6\n")
     (tmp_path / "torch.py").write_text(PARTS)  # a name that another module has
     return str(tmp_path / "torch.py")
-
-
-@pytest.fixture
-def files(tmp_path):
-    for side, word in (("en", "cat"), ("de", "Katze")):
-        (tmp_path / f"a.{side}").write_text("".join(f"{word} {i} {i * i}\n" for i in range(60)))
-    return ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
 
 
 def test_a_variant_is_trained_resumed_averaged_scored_and_used(
@@ -98,15 +88,6 @@ def test_a_variant_that_no_file_registers_is_refused_before_the_training(
     out = ["--out", tmp_path / "run", *files]
     complains(["train", *out, *SIZES.split(), "--parts", "rms"], capfd, "'rms'", "--variants FILE.py")
     assert not list((tmp_path / "run").glob("checkpoints/*"))
-
-
-def test_an_error_in_the_file_is_shown_with_its_line(tmp_path):
-    path = tmp_path / "parts.py"
-    path.write_text("x = 1\nraise RuntimeError('not today')\n")
-    asked = [sys.executable, "-m", "annotated", "translate", "--model", "m", "--variants", str(path)]
-    done = subprocess.run(asked, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert f'"{path}", line 2' in done.stderr
 
 
 def test_help_executes_nothing(tmp_path, capfd):

@@ -14,25 +14,13 @@ from annotated.storage.model_folder import SETTINGS
 from annotated.training.run_folder import LOG
 from annotated.translator import Translator
 
-RECIPE = (
-    """
-[card]
-splits = ["val"]
-
-"""
-    + TOY_TRAINING
-)
-
-
-@pytest.fixture(scope="module")
-def few():
-    return few_sentences()
+RECIPE = '[card]\nsplits = ["val"]\n' + TOY_TRAINING
 
 
 @pytest.fixture
-def recipe(tmp_path, monkeypatch, few):
+def recipe(tmp_path, monkeypatch):
     for module in ("train", "evaluate"):
-        monkeypatch.setattr(f"annotated.cli.{module}.load_corpus", lambda *_: few)
+        monkeypatch.setattr(f"annotated.cli.{module}.load_corpus", lambda *_: few_sentences())
     path = tmp_path / "toy.toml"
     path.write_text(RECIPE, encoding="utf-8")
     return path
@@ -83,9 +71,6 @@ def test_train_and_evaluate_take_each_recipe(name, tmp_path):
     for command, given in (("train", f"--out={tmp_path}"), ("evaluate", "--model=m")):
         args = parse([command, config, given])
         assert {setting: getattr(args, setting) for setting in tables[command]} == tables[command]
-
-
-# ---- text that is tokenized and lower-cased
 
 
 def test_tokenized_text_is_for_models_of_it(recipe, tmp_path, capfd, monkeypatch):

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import complains, feed
+from small_models import make
 
 from annotated.cli import evaluate, translate
 from annotated.cli.main import main
 from annotated.files import read_json
 from annotated.storage.model_folder import save_model
 from annotated.tokenizers import WordTokenizer
-from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translator import Translator
 
 PYTHON = [sys.executable, "-m", "annotated"]
@@ -27,11 +27,8 @@ PYTHON = [sys.executable, "-m", "annotated"]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A model that has learned nothing, of whole words; any text will do for it."""
-    folder = tmp_path_factory.mktemp("model") / "m"
-    torch.manual_seed(0)
-    words = WordTokenizer(["ein", "zwei", "drei", "Hund", "Hunde"], None)
-    shape = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2}
-    save_model(folder, EncoderDecoder.from_config(TransformerConfig(9, 9, **shape)), words, words)
+    folder, words = tmp_path_factory.mktemp("model"), ["ein", "zwei", "drei", "Hund", "Hunde"]
+    save_model(folder, make(words, words), *[WordTokenizer(words, None)] * 2)
     return folder
 
 

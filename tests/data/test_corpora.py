@@ -7,8 +7,6 @@ import pytest
 
 from annotated.data import ParallelText, corpora, hold_out, load_corpus, multi30k, read_lines
 
-# ---- datasets, by name: a folder has the same form as a repository of the Hub
-
 
 @pytest.fixture
 def dataset(tmp_path, monkeypatch):

@@ -80,9 +80,6 @@ def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
     assert len(list(tmp_path.glob("ids-*/"))) == 1
 
 
-# ---- subword dropout
-
-
 def epoch(batches, number):
     """The rows of an epoch by pair: source, and target without its end."""
     return {

@@ -1,9 +1,10 @@
-"""The built-in corpus as it is read: splits, alignments, trees."""
+"""What comes with the package: the grammar's corpus with its alignments and trees, and aligned captions."""
 
 import itertools
 
 import pytest
 
+from annotated.data.aligned_captions import aligned_captions
 from annotated.data.grammar import Tree, grammar, sample
 
 
@@ -54,7 +55,14 @@ def test_a_pair_holds_together(pairs):
         assert {right for _, right in pair.alignment} <= set(range(len(pair.english_words)))
 
 
-@pytest.mark.parametrize("wrong", ["Hund", "(N)", "(N Hund", "(N Hund) (N Katze)"])
-def test_a_malformed_tree_is_refused(wrong):
-    with pytest.raises(ValueError, match=r"tree|bracket"):
-        Tree.parse(wrong)
+def test_the_captions_links_name_words_of_both_sentences():
+    pairs = aligned_captions()
+    assert len(pairs) == 24
+    for pair in pairs:
+        assert pair.english.replace(" ", "") == "".join(pair.english_words)
+        assert pair.german.replace(" ", "") == "".join(pair.german_words)
+        assert pair.sure
+        assert not pair.sure & pair.possible
+        for s, t in pair.sure | pair.possible:
+            assert 0 <= s < len(pair.english_words)
+            assert 0 <= t < len(pair.german_words)

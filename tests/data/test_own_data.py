@@ -5,9 +5,8 @@ import shutil
 import sys
 
 import pytest
-import torch
 from command_line import TINY, complains
-from tiny_runs import steps, write_cats
+from tiny_runs import steps
 
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
@@ -18,29 +17,10 @@ from annotated.translator import Translator
 SMALL = [*TINY, "--max-steps", "1"]
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    return write_cats(tmp_path_factory.mktemp("text"))
-
-
-@pytest.fixture
-def files(text):
-    return ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
-
-
-@pytest.fixture(scope="module")
-def run(text):
-    """A run on a pair of files in languages that nobody named."""
-    threads = torch.get_num_threads()
-    files = ["--src", str(text / "a.en"), "--tgt", str(text / "a.de")]
-    assert main(["train", *files, "--out", str(text / "run"), *SMALL]) == 0
-    torch.set_num_threads(threads)
-    return text / "run"
-
-
 def test_a_run_on_own_files_remembers_no_corpus_and_is_resumed_by_its_folder_alone(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
-    assert main(["train", "--out", str(tmp_path / "run"), "--resume", "--max-steps", "2"]) == 0
+    assert main(["train", "--out", str(tmp_path / "run"), "--resume", "--epochs", "3"]) == 0
+    assert steps(tmp_path / "run")[-1] > steps(run)[-1]
     for folder in (run, tmp_path / "run"):
         settings = read_json(folder / "training.json")
         assert (settings["corpus"], settings["pair"]) == ("own", None)
@@ -78,7 +58,7 @@ def test_words_without_a_language_are_cut_at_white_space(files, tmp_path, monkey
     assert load_model(tmp_path / "o")[1].split("a dog.") == ["a", "dog."]
 
 
-def test_each_side_has_its_own_units_of_text(text, tmp_path):
+def test_each_side_has_its_own_units_of_text(tmp_path):
     """Spelling and phones: saved, resumed, translated, shown; equal sides are no fault."""
     rows = [("ab", "a b"), ("a", "a"), ("b", "b"), ("ba", "b a"), ("bb", "b b"), ("aa", "a a")]
     path, out = tmp_path / "phones.tsv", str(tmp_path / "o")
@@ -97,13 +77,13 @@ def test_each_side_has_its_own_units_of_text(text, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["", "val-"])
-def test_a_file_with_both_sides_is_given_alone(flag, text, files, tmp_path, capfd):
+def test_a_file_with_both_sides_is_given_alone(flag, cats, run, files, tmp_path, capfd):
     out = ["train", "--out", tmp_path / "o", *SMALL, *(files if flag else [])]
     src, tgt = f"--{flag}src", f"--{flag}tgt"
     for wrong in (
-        [src, text / "both.tsv", tgt, text / "a.de"],
-        [src, text / "a.en", tgt, text / "both.tsv"],
-        [src, text / "a.en", tgt, text / "run/../a.en"],
+        [src, cats / "both.tsv", tgt, cats / "a.de"],
+        [src, cats / "a.en", tgt, cats / "both.tsv"],
+        [src, cats / "a.en", tgt, cats / "run/../a.en"],
         [src, "a.tsv.en"],
     ):
         complains([*out, *wrong], capfd, f"{src} and {tgt} must name two files")

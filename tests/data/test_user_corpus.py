@@ -6,11 +6,11 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from tiny_runs import CATS as PAIRS
+from tiny_runs import write_cats
 
 from annotated.data import Corpus, ParallelText, corpora, own_corpus, own_text
 from annotated.data.corpora import check_sides, drop_faults
-
-PAIRS = [(f"the cat sees {i} dogs", f"die Katze sieht {i} Hunde") for i in range(40)]
 
 
 def text(*pairs, name="mine"):
@@ -20,11 +20,7 @@ def text(*pairs, name="mine"):
 
 @pytest.fixture
 def files(tmp_path):
-    for name, column in zip(("a.en", "a.de"), zip(*PAIRS, strict=True), strict=True):
-        (tmp_path / name).write_text("".join(line + "\n" for line in column), encoding="utf-8")
-    both = "".join("\t".join(pair) + "\n" for pair in PAIRS)
-    (tmp_path / "both.tsv").write_text(both, encoding="utf-8")
-    return tmp_path
+    return write_cats(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +43,7 @@ def test_every_form_is_the_same_text(given, files):
     found = own_text(given(files), "mine")
     assert list(found) == PAIRS
     assert all(type(side) is str for pair in found for side in pair)
-    assert list(found.lines) == [*range(1, 41)]
+    assert list(found.lines) == [*range(1, 61)]
     assert found.name == "mine"
 
 
@@ -82,13 +78,10 @@ def test_an_exhausted_iterator_is_told_from_empty_sides():
         own_text([("a", "")], "mine")
 
 
-# ---- the corpus
-
-
 def test_without_validation_text_some_is_held_out():
     corpus = own_corpus(PAIRS, pair="en-de")
     assert (corpus.name, corpus.pair) == ("own", "en-de")
-    assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 38, "val": 2}
+    assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 57, "val": 3}
 
 
 def test_validation_text_has_any_form_too(files):
@@ -131,29 +124,24 @@ def test_cached_text_is_the_text_and_is_read_once(files, tmp_path, monkeypatch):
         ]
 
 
-def test_which_files_belong_together_decides_what_is_cached(tmp_path):
-    for name in "abc":
-        rows = (f"{name}{i} one\t{name}{i} two\n" for i in range(40))
-        (tmp_path / f"{name}.tsv").write_text("".join(rows), encoding="utf-8")
-    a, b, c = (tmp_path / f"{name}.tsv" for name in "abc")
-    for text, validation in ((a, (b, c)), ((a, b), c)):
-        assert own_corpus(text, validation, cache=tmp_path / "cache") == own_corpus(text, validation)
-
-
 def test_text_that_is_read_otherwise_is_read_again(files, tmp_path):
     rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(20)]
     rows.append(dict.fromkeys(("en", "de", "fr"), "taxi"))
-    table, two = files / "table.jsonl", (files / "both.tsv", files / "a.tsv")
+    table, both = files / "table.jsonl", files / "both.tsv"
     table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    two[1].write_text("".join(f"a {i}\tb {i}\n" for i in range(len(PAIRS))), encoding="utf-8")
+    a, b = files / "a.tsv", files / "b.tsv"
+    for path in (a, b):
+        path.write_text("".join(f"{path.stem} {i}\t{i}\n" for i in range(len(PAIRS))), encoding="utf-8")
     columns = {"columns": ["en", "de"]}
     for texts, options in (
         ((table,), columns),
         ((table,), {"columns": ["en", "fr"]}),
         ((table,), {**columns, "keep_equal": True}),
         ((table,), {**columns, "pair": "en-de"}),
-        ((two,), {}),  # each file is one side
-        (two, {}),  # one to train and one to validate on, each with both sides
+        (((both, a),), {}),  # each file is one side
+        ((both, a), {}),  # one to train and one to validate on, each with both sides
+        ((both, (a, b)), {}),
+        (((both, a), b), {}),
     ):
         assert own_corpus(*texts, **options, cache=tmp_path / "cache") == own_corpus(*texts, **options)
 
@@ -180,12 +168,9 @@ def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypa
     assert not list((tmp_path / "cache").glob("text-*/corpus.json"))
 
 
-# ---- faults
-
-
 def test_text_of_mostly_equal_sides_is_refused_unless_they_are_to_be_kept():
-    copies = text(*[(f"same {i}", f"same {i}") for i in range(41)], *PAIRS)
-    with pytest.raises(ValueError, match="41 of 81 pairs"):
+    copies = text(*[(f"same {i}", f"same {i}") for i in range(61)], *PAIRS)
+    with pytest.raises(ValueError, match="61 of 121 pairs"):
         drop_faults(copies)
     assert drop_faults(copies, keep_equal=True) == copies
     names = [("Paris", "Paris"), ("OK", " OK")]

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from nbformat import NotebookNode
+from tiny_notebooks import notebook_text, write_pair
 
 import address
 import build
@@ -16,20 +18,18 @@ ROOT = Path(__file__).parents[2]
 HUB = "https://github.com/someone/annotated"
 
 
-def run_first_cell(repository: str = "", missing: bool = True) -> list[tuple[str, str]]:
-    """The magics that the first cell runs, where the package is missing or not."""
-    ran: list[tuple[str, str]] = []
-    shell = SimpleNamespace(run_line_magic=lambda name, line: ran.append((name, line)))
-    code = address.first_cell(repository).replace(
-        '"annotated"', '"no_such_package"' if missing else '"annotated"'
-    )
-    exec(code, {"get_ipython": lambda: shell})
-    return ran
-
-
 def test_the_first_cell_installs_only_where_the_package_is_missing() -> None:
-    assert run_first_cell(missing=False) == []
-    assert run_first_cell() == [("pip", "install -q 'annotated-transformer[colab]'")]
+    ran: list[tuple[str, str]] = []  # the cell's magics
+    shell = SimpleNamespace(run_line_magic=lambda name, line: ran.append((name, line)))
+    code = address.first_cell("")
+    exec(code, {"get_ipython": lambda: shell})
+    assert ran == []
+    exec(code.replace('"annotated"', '"no_such_package"'), {"get_ipython": lambda: shell})
+    assert ran == [("pip", "install -q 'annotated-transformer[colab]'")]
+
+
+def prints_one(built: NotebookNode) -> None:
+    built.cells[2].outputs = [nbformat.v4.new_output("stream", text="1\n")]
 
 
 @pytest.fixture
@@ -38,19 +38,9 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     shutil.copy(ROOT / "README.md", tmp_path)
-    cells = [
-        "# %% [markdown]\n# # Tiny\n#\n# *2 minutes to read, ...*\n#\n# **Before you run this:** ...\n#\n"
-        "# ## What you can now say",
-        f'# %% tags=["install"]\n{TITLE.sub("", address.first_cell("", pairs.EXTRAS[1]))}',
-    ]
-    cells += ["# %%\nprint(1)", "# %% [markdown]\n# Exercise", '# %% tags=["solution"]\nx = 1']
+    start = TITLE.sub("", address.first_cell("", pairs.EXTRAS[1]))
+    write_pair(tmp_path / "notebooks", notebook_text("# %%\nprint(1)\n", start=start), prints_one)
     source = tmp_path / "notebooks/00_tiny.py"
-    source.write_text("\n\n".join(cells) + "\n")
-    built = pairs.read_source(source)
-    for count, cell in enumerate((c for c in built.cells if c.cell_type == "code"), start=1):
-        cell.execution_count = count
-    built.cells[2].outputs = [nbformat.v4.new_output("stream", text="1\n")]
-    nbformat.write(built, source.with_suffix(".ipynb"))
     (tmp_path / "notebooks/zh").mkdir()
     shutil.copy(source, tmp_path / "notebooks/zh")
     build.write_translations(source)

@@ -116,17 +116,13 @@ def test_the_student_edition_has_a_stub_or_an_empty_cell_in_place_of_each_soluti
     assert [cell for cell in edition.cells if cell.cell_type == "code"][-1].execution_count
 
 
-def test_one_command_writes_the_whole_series_without_a_solution(tmp_path: Path) -> None:
+def test_the_whole_series_is_written_without_a_solution_and_a_students_work_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     student.main(["--out", str(tmp_path)])
     names = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
     assert {path.name for path in tmp_path.iterdir()} == names
     assert not any('"solution"' in path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
-
-
-def test_a_students_work_is_kept_and_the_rest_refreshed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    student.main(["--out", str(tmp_path)])
     mine, executed, torn = sorted(tmp_path.iterdir())[:3]
     mine.write_text(mine.read_text().replace("Student edition", "My own edition"))
     torn.write_text("{")

@@ -14,28 +14,11 @@ import pairs
 
 PNG = {"image/png": "AAAA", "text/plain": "<Figure size 640x480 with 1 Axes>"}
 SVG = "<svg>\n <metadata>\n  <date>2026-01-01</date>\n </metadata>\n <g/></svg>"
-CHART = {
-    "image/png": "AAAA",
-    figures.VEGA: {"mark": "bar", "encoding": {"x": {"field": "n"}}, "data": {"values": [{"n": 1}]}},
-}
 
 
-def picture(*tags: str, svg: str = SVG, **data: object) -> NotebookNode:
-    words = {"image/png": {"alt": "A line", "svg": svg} if svg else {}}
-    output = new_output("display_data", {**PNG, **data}, metadata=words)
+def picture(*tags: str) -> NotebookNode:
+    output = new_output("display_data", PNG, metadata={"image/png": {"alt": "A line", "svg": SVG}})
     return new_code_cell("plt.show()", outputs=[output], metadata={"tags": list(tags)})
-
-
-def test_only_named_pictures_are_kept_as_svg_and_the_notebook_keeps_none() -> None:
-    notebook = new_notebook(
-        cells=[picture("figure-masks"), picture(), picture("figure-bars", svg="", **CHART)]
-    )
-    svgs = figures.take_svgs(notebook)
-    assert svgs["masks"] == "<svg>\n <g/></svg>"
-    assert svgs["bars"].startswith("<svg")
-    assert svgs.keys() == {"masks", "bars"}
-    words = [cell.outputs[0].metadata["image/png"] for cell in notebook.cells]
-    assert words == [{"alt": "A line"}, {"alt": "A line"}, {}]
 
 
 def test_files_follow_the_names(tmp_path: Path) -> None:

@@ -9,48 +9,16 @@ import psutil
 import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
+from tiny_notebooks import notebook_text, write_pair
 
-import address
 import build
 import pairs
 
 ROOT = Path(__file__).parents[2]
-START = address.first_cell("")
-EXERCISE = '# %% [markdown]\n# **Exercise.** Add.\n\n# %% tags=["solution"]\nassert 1 + 1 == 2\n'
 IGNORED = '# %% tags=["nbval-ignore-output"]\nprint(id(object()))\n'
 VERDICT = "# %%\nprint(1 > 0)\n"
 PLAIN = "# %%\nx = 1\n"
 CHART = "application/vnd.vegalite.v5+json"
-
-
-HEAD = """\
-# %% [markdown]
-# # Tiny
-#
-# *2 minutes to read, ...*
-#
-# **Before you run this:** more, or less?
-#
-# ## What you can now say
-"""
-
-
-def notebook_text(*cells: str, start: str = START, end: str = EXERCISE, head: str = HEAD) -> str:
-    return "\n".join([head, f'# %% tags=["install"]\n{start}\n', *cells, end])
-
-
-def write_pair(
-    folder: Path, text: str, change: Callable[[NotebookNode], object] = lambda built: None
-) -> None:
-    """A source, and what its run would have given, had no cell an output; then a change to the latter."""
-    source = folder / "00_tiny.py"
-    source.write_text(text, encoding="utf-8")
-    built = pairs.read_source(source)
-    for count, cell in enumerate((c for c in built.cells if c.cell_type == "code"), start=1):
-        cell.execution_count = count
-    change(built)
-    # Not nbformat.write, which would mend some of the faults.
-    (folder / "00_tiny.ipynb").write_text(nbformat.v4.writes(built), encoding="utf-8")
 
 
 def names(folder: Path) -> list[str]:

@@ -25,8 +25,7 @@ spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).paren
 ship_model = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(ship_model)
 
-RECIPE = (
-    """
+CARD = """
 [card]
 summary = "A toy."
 data = "Made up by a grammar."
@@ -38,21 +37,13 @@ what = "a paper"
 split = "val"
 score = "tokenized_bleu"
 value = 41.02
-
 """
-    + TOY_TRAINING
-)
-
-
-@pytest.fixture(scope="module")
-def few():
-    return few_sentences()
 
 
 @pytest.mark.parametrize("keep_float32", [False, True])
-def test_what_is_shipped_is_what_was_scored(keep_float32, few, tmp_path, monkeypatch):
-    recipe, run, made = tmp_path / "toy.toml", tmp_path / "run", tmp_path / "made"
-    recipe.write_text(RECIPE, encoding="utf-8")
+def test_what_is_shipped_is_what_was_scored(keep_float32, tmp_path, monkeypatch):
+    few, recipe, run, made = few_sentences(), tmp_path / "toy.toml", tmp_path / "run", tmp_path / "made"
+    recipe.write_text(CARD + TOY_TRAINING, encoding="utf-8")
     monkeypatch.setattr("annotated.cli.train.load_corpus", lambda *_: few)
     monkeypatch.setattr(ship_model, "load_corpus", lambda *_: few)
     assert main(["train", f"--config={recipe}", f"--out={run}", "--threads=1"]) == 0
@@ -66,17 +57,8 @@ def test_what_is_shipped_is_what_was_scored(keep_float32, few, tmp_path, monkeyp
     assert {tensor.dtype for tensor in read_tensors(made / WEIGHTS).values()} == {kind}
     assert {p.dtype for p in load_model(made)[0].parameters()} == {torch.float32}
     card = (made / ship_model.CARD).read_text(encoding="utf-8")
-    for part in (
-        str(again),
-        "Made up by a grammar.",
-        "It cannot translate.",
-        "BLEU 41.02 (a paper)",
-        "| vocab | 400 |",
-    ):
+    for part in (str(again), "Made up", "It cannot translate.", "BLEU 41.02 (a paper)", "| vocab | 400 |"):
         assert part in card
-
-
-# ---- the models that are shipped
 
 
 SHIPPED = ("multi30k-de-en", "multi30k-en-de", "multi30k-en-de-lc")

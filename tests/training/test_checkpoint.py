@@ -14,15 +14,12 @@ from tiny_runs import log_of, make_trainer, steps, weights
 from annotated.perplexity import TokenScores
 from annotated.storage.model_folder import WEIGHTS, load_model, save_model
 from annotated.storage.tensor_files import read_tensors
-from annotated.training.checkpoint import Progress, average_checkpoints, restore
+from annotated.training.checkpoint import average_checkpoints, restore
 from annotated.training.run_folder import RunFolder
 from annotated.training.trainer import TrainingError
 from annotated.training.validation import Validation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-# ---- what is kept
 
 
 @pytest.mark.parametrize(
@@ -70,14 +67,6 @@ def test_the_end_is_the_mean_of_the_best_checkpoints(tmp_path):
     wanted = mean if found <= losses[order[0]] else read_tensors(folders[0] / WEIGHTS)
     for name, tensor in read_tensors(tmp_path / WEIGHTS).items():
         torch.testing.assert_close(tensor, wanted[name])
-
-
-def test_a_checkpoint_within_an_epoch_has_no_score(tmp_path):
-    make_trainer(tmp_path, epochs=2, keep=99, save_every=1).fit()
-    progress = [Progress.load(folder) for folder in RunFolder(tmp_path).checkpoints()]
-    scored = [p.step for p in progress if p.badness is not None]
-    assert scored == [line["step"] for line in log_of(tmp_path) if "validation_loss" in line]
-    assert len(scored) < len(progress)
 
 
 @pytest.mark.parametrize("average", [0, 1])
@@ -145,9 +134,6 @@ def test_what_is_not_the_runs_stays_and_what_it_left_half_written_goes(tmp_path)
     found = {path.name for path in checkpoints.iterdir()}
     assert found == {"step-00000001-my-backup", "step-zzz", "step-99999999", "step-00000024"}
     assert not list(tmp_path.rglob("*.partial"))
-
-
-# ---- how it fails
 
 
 @pytest.mark.parametrize("part", ["loss", "gradient"])

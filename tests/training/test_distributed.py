@@ -15,7 +15,7 @@ from itertools import count
 import pytest
 import torch
 from command_line import SIZES
-from tiny_runs import exit_code, log_of, make_trainer, start, steps, write_cats
+from tiny_runs import exit_code, log_of, make_trainer, start, steps
 
 from annotated.cli.main import main
 from annotated.storage.model_folder import WEIGHTS
@@ -163,27 +163,19 @@ def test_a_loss_that_is_not_finite_ends_both_with_one_message(tmp_path):
     assert first.startswith("TrainingError: the loss or its gradient is not finite at step 2;")
 
 
-# ---- the command
-
-
 SHAPE = f"{SIZES} --dropout 0 --max-tokens 200 --device cpu --threads 1"
 
 
-def train_alone(text, steps, out):
+def train_alone(files, steps, out):
     """Train in one process with two batches an update; the weights."""
-    flags = ["train", *files(text), *SHAPE.split(), "--accumulate", "2", "--max-steps", str(steps)]
+    flags = ["train", *files, *SHAPE.split(), "--accumulate", "2", "--max-steps", str(steps)]
     assert main([*flags, "--out", str(out)]) == 0
     return read_tensors(out / WEIGHTS)
 
 
-def files(folder):
-    return ["--src", str(folder / "a.en"), "--tgt", str(folder / "a.de")]
-
-
-def test_torchrun_on_two_nodes_resumes_what_one_of_them_has(tmp_path, one_thread):
-    write_cats(tmp_path / "text")
+def test_torchrun_on_two_nodes_resumes_what_one_of_them_has(files, tmp_path, one_thread):
     nodes = tmp_path / "one", tmp_path / "two"
-    train_alone(tmp_path / "text", 2, nodes[0] / "run")
+    train_alone(files, 2, nodes[0] / "run")
     nodes[1].joinpath("run").mkdir(parents=True)  # nor does it matter what another node has there
     meet = f"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{free_port()} --rdzv-id test".split()
     flags = ["train", "--out", "run", "--resume", "--max-steps", "5"]
@@ -195,5 +187,5 @@ def test_torchrun_on_two_nodes_resumes_what_one_of_them_has(tmp_path, one_thread
     assert sum(text.count("finished at step 5") for text in said) == 1  # of two processes, one speaks
     assert not list(nodes[1].joinpath("run").iterdir())
     found = read_tensors(nodes[0] / "run" / WEIGHTS)
-    alone = train_alone(tmp_path / "text", 5, tmp_path / "alone")
+    alone = train_alone(files, 5, tmp_path / "alone")
     torch.testing.assert_close(found, alone, rtol=0, atol=1e-5)

@@ -23,9 +23,6 @@ def seed():
     torch.manual_seed(0)
 
 
-# ---- the readable form
-
-
 def test_targets_by_hand():
     # Five symbols, padding is number 0: 0.4 is spread over the three that are neither right nor padding.
     criterion = LabelSmoothing(5, 0, 0.4)
@@ -70,9 +67,6 @@ def test_divergence_by_hand():
     x, y = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.75]]).log()
     # (0.25 ln(0.5 / 0.25) - 0.25 ln(0.5 / 0.75)) / 2
     assert symmetric_divergence(x, y).item() == pytest.approx(math.log(3) / 8)
-
-
-# ---- the fast forms
 
 
 def problem(n, pad=PAD):

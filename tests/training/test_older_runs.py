@@ -5,15 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_runs import log_of, make_trainer, steps, weights
+from tiny_runs import log_of, make_trainer, steps, validate_as, weights
 
 import annotated
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
-from annotated.perplexity import TokenScores
 from annotated.settings import current_settings
 from annotated.training.run_folder import RunFolder
-from annotated.training.validation import Validation
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = FIXTURES / "run-0.2.0.tsv"
@@ -54,12 +52,6 @@ def test_an_older_run_is_a_model_and_its_checkpoints_are_too(run):
     assert annotated.Translator.load(checkpoint).model.config == translate.model.config
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "variant"])
-def test_a_setting_of_an_older_version_is_unknown_in_python(name, tmp_path):
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        annotated.train(TEXT, tmp_path / "run", **{name: True})
-
-
 def of_0_2_0(progress):
     older = of_the_days_before_0_3_0(progress)
     return {**{k: v for k, v in older.items() if k not in ("validation_rank", "metric")}, "log_bytes": 9}
@@ -73,8 +65,7 @@ def of_the_days_before_0_3_0(progress):
 @pytest.mark.parametrize("older", [of_0_2_0, of_the_days_before_0_3_0])
 def test_an_older_checkpoint_is_still_one_of_the_best(older, tmp_path, monkeypatch):
     settings = {"average_of": "best", "epochs": 4}
-    losses = iter([1, 2, 3, 4, 9, 9, 1, 2, 9, 9, 3, 4, 9, 9])  # 9 is at an end
-    monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(losses), 0.5, 10))
+    validate_as(monkeypatch, [1, 2, 3, 4, 9, 9, 1, 2, 9, 9, 3, 4, 9, 9])  # 9 is at an end
     make_trainer(tmp_path / "whole", **settings).fit()
     make_trainer(tmp_path / "run", **settings, max_steps=16).fit()
     for folder in RunFolder(tmp_path / "run").checkpoints():

@@ -8,13 +8,11 @@ import time
 
 import pytest
 from command_line import SIZES
-from tiny_runs import exit_code, log_of, make_trainer, single_thread, start, steps, train_until, write_cats
+from tiny_runs import exit_code, log_of, make_trainer, single_thread, start, steps, train_until, validate_as
 
 from annotated.cli.main import main
 from annotated.files import read_json, write_json
-from annotated.perplexity import TokenScores
 from annotated.storage.model_folder import WEIGHTS, load_model
-from annotated.training.validation import Validation
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 
@@ -178,14 +176,8 @@ def test_a_checkpoint_of_two_steps_is_refused(file, one_thread, tmp_path):
         make_trainer(tmp_path).fit(resume=True)
 
 
-def scores_of(monkeypatch, *losses):
-    """Let validations return these losses, one after the other."""
-    scores = iter(losses)
-    monkeypatch.setattr(Validation, "score", lambda *_: TokenScores(next(scores), 0.5, 1))
-
-
 def test_patience_survives_an_interruption(one_thread, tmp_path, monkeypatch):
-    scores_of(monkeypatch, 3.0, 3.5, 3.4, 9.0, 9.0)  # the last two are of the end
+    validate_as(monkeypatch, [3.0, 3.5, 3.4, 9.0, 9.0])  # the last two are of the end
     stopped(tmp_path, 20, epochs=9, patience=2)  # one of two epochs without a better loss has passed
     trainer = make_trainer(tmp_path, epochs=9, patience=2)
     trainer.fit(resume=True)
@@ -193,7 +185,8 @@ def test_patience_survives_an_interruption(one_thread, tmp_path, monkeypatch):
 
 
 def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, monkeypatch):
-    scores_of(monkeypatch, 3.0, 4.0, 9.0, 9.0, 5.0, 9.0, 9.0, 2.9, 2.8, 9.0, 9.0)  # each 9 is of an end
+    losses = [3.0, 4.0, 9.0, 9.0, 5.0, 9.0, 9.0, 2.9, 2.8, 9.0, 9.0]  # each 9 is of an end
+    validate_as(monkeypatch, losses)
     for end in (10, 12):  # in the second epoch
         make_trainer(tmp_path, max_steps=end, patience=1, epochs=4).fit(resume=True)
     trainer = make_trainer(tmp_path, patience=1, epochs=3)
@@ -205,27 +198,14 @@ def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, 
 # ---- through the command line
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    return write_cats(tmp_path_factory.mktemp("text"))
-
-
 @pytest.fixture
-def flags(text):
-    more = "--max-tokens 200 --epochs 12 --log-every 3 --threads 1"
-    return ["train", "--src", str(text / "a.en"), "--tgt", str(text / "a.de"), *f"{SIZES} {more}".split()]
+def flags(files):
+    return ["train", *files, *f"{SIZES} --max-tokens 200 --epochs 12 --log-every 3 --threads 1".split()]
 
 
-def whole_run(flags, text):
-    """The run of these flags that nobody stopped."""
-    out = text / "whole"
-    if not out.exists():
-        assert main([*flags, "--out", str(out)]) == 0
-    return out
-
-
-def test_ctrl_c_leaves_a_model_and_a_run_to_resume(flags, text, tmp_path, monkeypatch):
-    out, whole = tmp_path / "run", whole_run(flags, text)
+def test_ctrl_c_leaves_a_model_and_a_run_to_resume(flags, tmp_path, monkeypatch):
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    assert main([*flags, "--out", str(whole)]) == 0
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     command = [sys.executable, "-m", "annotated", *flags, "--out", str(out)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -244,9 +224,9 @@ def test_ctrl_c_leaves_a_model_and_a_run_to_resume(flags, text, tmp_path, monkey
     assert log_of(out) == log_of(whole)
 
 
-def test_a_run_knows_its_text_wherever_that_lies(flags, text, tmp_path, capfd):
+def test_a_run_knows_its_text_wherever_that_lies(flags, cats, tmp_path, capfd):
     for name in ("a.en", "a.de"):
-        shutil.copy(text / name, tmp_path / name)
+        shutil.copy(cats / name, tmp_path / name)
     out, elsewhere = str(tmp_path / "run"), ["--src", str(tmp_path / "a.en"), "--tgt", str(tmp_path / "a.de")]
     assert main([*flags, "--max-steps", "2", "--out", out]) == 0
     resume = ["train", "--out", out, "--resume", "--max-steps", "3"]

@@ -69,14 +69,6 @@ def test_as_many_checkpoints_are_kept_as_are_averaged(tmp_path):
     assert len(RunFolder(tmp_path / "run").checkpoints()) == 4
 
 
-def test_a_run_goes_on_from_another_model(whole, tmp_path):
-    translator = train(tmp_path / "run", init_from=whole[0], epochs=1)
-    assert translator.src_tokenizer.pieces([9]) == whole[1].src_tokenizer.pieces([9])
-    assert read_json(tmp_path / "run" / "training.json")["init_from"] == str(whole[0])
-    with pytest.raises(ValueError, match=r"N is 1 in .*, not 2"):
-        train(tmp_path / "other", init_from=whole[0], N=2)
-
-
 def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
     report = Trainer.report
 
