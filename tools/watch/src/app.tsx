@@ -2,10 +2,12 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
-import { Button, Choice, Legend, listed, percent, spelled } from "./drawing.tsx";
+import { Button, Choice } from "./controls.tsx";
+import { Legend } from "./drawing.tsx";
 import { readFolder } from "./folder.ts";
 import { LANGUAGES, speak, texts } from "./language.ts";
 import { FigureOne } from "./map.tsx";
+import { listed, percent, spelled } from "./spelling.ts";
 import { beginning, goingTo, readLink, type State, UNCHANGED, writeLink } from "./state.ts";
 import { KNOWN, onTour, STOPS, TOUR } from "./stops.tsx";
 import { normalize, Tokenizer } from "./tokenizer.ts";

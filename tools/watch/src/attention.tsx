@@ -2,24 +2,11 @@
 
 import { useRef, useState } from "preact/hooks";
 import { Leave } from "./breaking.tsx";
-import {
-  Bar,
-  Button,
-  Fold,
-  Head,
-  type Hue,
-  type Labelled,
-  listed,
-  percent,
-  Scrolls,
-  Strips,
-  shown,
-  spelled,
-  Table,
-  useLeaving,
-} from "./drawing.tsx";
+import { Button, Fold } from "./controls.tsx";
+import { Bar, Head, type Hue, type Labelled, Scrolls, Strips, Table, useLeaving } from "./drawing.tsx";
 import { nameOf, told } from "./heads.ts";
 import { texts } from "./language.ts";
+import { listed, percent, shown, spelled } from "./spelling.ts";
 import type { Side } from "./state.ts";
 import { ChooseToken } from "./stations.tsx";
 import type { Sequence } from "./transformer.ts";

@@ -2,20 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { Found, useLooks } from "./breaking.tsx";
-import {
-  Button,
-  distinct,
-  narrow,
-  percent,
-  Scrolls,
-  Slider,
-  shown,
-  spelled,
-  Table,
-  Try,
-} from "./drawing.tsx";
+import { Button, narrow, Slider, Try } from "./controls.tsx";
+import { Scrolls, Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
 import type { Candidate } from "./search.ts";
+import { distinct, percent, shown, spelled } from "./spelling.ts";
 import type { Look } from "./translator.ts";
 import type { View } from "./view.ts";
 

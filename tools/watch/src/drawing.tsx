@@ -1,50 +1,13 @@
 // How numbers are drawn: vectors as strips of colour, weights as bars, anything as a table.
 
-import { type ButtonHTMLAttributes, type ComponentChildren, Fragment, type RefObject } from "preact";
+import { type ComponentChildren, Fragment, type RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Button } from "./controls.tsx";
 import { texts } from "./language.ts";
-import { beginning, type State } from "./state.ts";
+import { percent, shown } from "./spelling.ts";
 import type { Sequence, Vector } from "./transformer.ts";
-import type { View } from "./view.ts";
 
 export type Hue = "stream" | "query" | "key" | "value";
-
-export const shown = (x: number) =>
-  x === -Infinity ? "−∞" : x.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
-
-// As finely near 100% as near 0%, so that what is left of a whole is seen.
-export function percent(share: number): string {
-  if (share <= 0 || share >= 1) return share > 0 ? "100%" : "0%";
-  if (share < 0.001) return "<0.1%";
-  if (share > 0.999) return ">99.9%";
-  return `${(100 * share).toFixed(share < 0.1 || share > 0.9 ? 1 : 0)}%`;
-}
-
-// A piece as a reader knows it. A word begins with a space and a punctuation mark does not: what is otherwise is marked,
-// a part of a word that is joined to the one before by a dot. Symbols are named, and a byte that is a character by itself
-// is that character.
-export function spelled(piece: string): string {
-  if (piece === "<s>" || piece === "</s>") return piece === "<s>" ? texts.start : texts.end;
-  const byte = Number.parseInt(/^<0x(..)>$/.exec(piece)?.[1] ?? "", 16);
-  const text = byte > 0x20 && byte < 0x7f ? String.fromCharCode(byte) : piece.replace(/^\u2581/, "");
-  const word = /^[\p{L}\p{N}]/u.test(text);
-  if (piece.startsWith("\u2581")) return word ? text : `␣${text}`;
-  return word ? `·${text}` : text;
-}
-
-// Whether a dot stands in such names.
-export const joined = (names: string[]) => names.some((name) => name.startsWith("·"));
-
-// Names of which no two are alike: those that were get a small number, that of their position if no others are given.
-export const distinct = (names: string[], numbers: number[] = names.map((_, i) => i)) =>
-  names.map((name, i) =>
-    names.indexOf(name) === names.lastIndexOf(name)
-      ? name
-      : name + String(numbers[i]).replace(/\d/g, (digit) => String.fromCharCode(0x2080 + Number(digit))),
-  );
-
-// Whether the window is a phone's.
-export const narrow = () => typeof matchMedia !== "undefined" && matchMedia("(max-width: 30rem)").matches;
 
 const SHARE = 0.95; // of the numbers, within the scale of their colours
 
@@ -61,33 +24,6 @@ export function scaleOf(rows: Sequence): { most: number; largest: number; beyond
   return { most, largest, beyond: sizes.filter((x) => x > most).length };
 }
 
-// A button of the page; `on` is whether what it stands for is chosen.
-export const Button = ({ on, ...props }: ButtonHTMLAttributes<HTMLButtonElement> & { on?: boolean }) => (
-  <button type="button" aria-pressed={on} {...props} />
-);
-
-// Sentences in which something shows, with what else must be chosen to see it.
-export function Try(props: { view: View; said: string; sentences: string[]; change?: Partial<State> }) {
-  const { view, said, sentences, change } = props;
-  return (
-    <div class="try">
-      <p>{said}</p>
-      {sentences.map((text) => (
-        <Button
-          key={text}
-          on={text === view.state.sentence}
-          onClick={() => view.choose({ ...beginning(text), ...change })}>
-          {text}
-        </Button>
-      ))}
-    </div>
-  );
-}
-
-// Elements with commas, or what else is given, between them.
-export const listed = (parts: ComponentChildren[], between = texts.comma) =>
-  parts.map((part, i) => [i > 0 && between, part]);
-
 // The head of a table.
 export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
   <thead>
@@ -99,19 +35,6 @@ export const Head = ({ columns }: { columns: ComponentChildren[] }) => (
     </tr>
   </thead>
 );
-
-// What comes second at a stop: open where there is room for it, folded on a phone.
-export function Fold({ title, children }: { title: ComponentChildren; children: ComponentChildren }) {
-  const [open, setOpen] = useState(!narrow());
-  return (
-    <details class="fold" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>
-        <h3>{title}</h3>
-      </summary>
-      {open && children}
-    </details>
-  );
-}
 
 export interface Labelled {
   label: ComponentChildren;
@@ -265,26 +188,6 @@ function Numbers({ name, rows }: { name: string; rows: Labelled[] }) {
   );
 }
 
-// The layer or the head at hand, as a row of buttons.
-export function Choice({ view, of, count }: { view: View; of: "layer" | "head"; count: number }) {
-  const { state, choose } = view;
-  const label = texts[of];
-  return (
-    <div class="choice" role="group" aria-label={label}>
-      <span aria-hidden="true">{label}</span>
-      {Array.from({ length: count }, (_, i) => (
-        <Button
-          key={i}
-          aria-label={`${label} ${i + 1}`}
-          on={i === state[of]}
-          onClick={() => choose({ [of]: i })}>
-          {i + 1}
-        </Button>
-      ))}
-    </div>
-  );
-}
-
 // What may be wider than the page, told where it is.
 export function Scrolls({ name, children }: { name: string; children: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
@@ -333,31 +236,3 @@ export const Bar = ({ share, written = percent(share) }: { share: number; writte
     {written}
   </span>
 );
-
-export function Slider(props: {
-  label: string;
-  from?: number;
-  to: number;
-  step?: number;
-  value: number;
-  onMove: (value: number) => void;
-}) {
-  const { label, from = 0, to, step = 1, value, onMove } = props;
-  return (
-    <label class="slider">
-      <span>
-        {label}
-        {texts.colon}
-        <b>{value.toFixed(step < 1 ? 1 : 0)}</b>
-      </span>
-      <input
-        type="range"
-        min={from}
-        max={to}
-        step={step}
-        value={value}
-        onInput={(event) => onMove(Number(event.currentTarget.value))}
-      />
-    </label>
-  );
-}

@@ -1,7 +1,7 @@
 // The paper's Figure 1 as a map: the sentence enters below, and each part can be opened.
 
-import { spelled } from "./drawing.tsx";
 import { texts } from "./language.ts";
+import { spelled } from "./spelling.ts";
 import { goingTo } from "./state.ts";
 import { STOPS, type Stop } from "./stops.tsx";
 import { piecesOf, positionOf, type View } from "./view.ts";

@@ -1,7 +1,9 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
-import { Bar, Button, distinct, Fold, joined, percent, Slider, shown, spelled, Table } from "./drawing.tsx";
+import { Button, Fold, Slider } from "./controls.tsx";
+import { Bar, Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
+import { distinct, joined, percent, shown, spelled } from "./spelling.ts";
 import { ChooseToken } from "./stations.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";

@@ -1,6 +1,6 @@
 // What every station is given: the reader's choices, and what the model computed for them.
 
-import { distinct, spelled } from "./drawing.tsx";
+import { distinct, spelled } from "./spelling.ts";
 import type { Side, State } from "./state.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import type { Part, Sequence, Vector } from "./transformer.ts";

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { partNames } from "../src/breaking.tsx";
-import { spelled } from "../src/drawing.tsx";
 import { LANGUAGES, speak, texts } from "../src/language.ts";
+import { spelled } from "../src/spelling.ts";
 import { STOPS } from "../src/stops.tsx";
 
 afterEach(() => speak("en"));
