@@ -4,12 +4,12 @@ import { useRef, useState } from "preact/hooks";
 import { Leave } from "./breaking.tsx";
 import { Button, Fold } from "./controls.tsx";
 import { Bar, Head, type Hue, type Labelled, Scrolls, Strips, Table, useLeaving } from "./drawing.tsx";
-import { nameOf, told } from "./heads.ts";
+import { describe } from "./heads.ts";
 import { texts } from "./language.ts";
 import { listed, percent, shown, spelled } from "./spelling.ts";
 import type { Side } from "./state.ts";
 import { ChooseToken } from "./stations.tsx";
-import type { Sequence } from "./transformer.ts";
+import { type Sequence, STAGES } from "./transformer.ts";
 import {
   attentionName,
   choosePosition,
@@ -48,7 +48,7 @@ function headAtHand(view: View, kind: Kind, head = view.state.head) {
 function headName(view: View, kind: Kind, head: number): string {
   const { part, keys } = headAtHand(view, kind, head);
   const pieces = piecesOf(view, keys).map(spelled);
-  return told(nameOf(kind, { weights: part("weights"), masked: part("masked"), keys: pieces }));
+  return describe(kind, { weights: part("weights"), masked: part("masked"), keys: pieces });
 }
 
 export function Projections({ view, kind }: { view: View; kind: Kind }) {
@@ -83,9 +83,7 @@ export function Projections({ view, kind }: { view: View; kind: Kind }) {
 export function Weighing({ view, kind }: { view: View; kind: Kind }) {
   const { state, choose, look, tokenizer } = view;
   const { name, part, at, width, queries, queryNames, keyNames, unmasked } = headAtHand(view, kind);
-  const [products, scores, masked, weights] = ["products", "scores", "masked", "weights"].map(
-    (s) => part(s)[at],
-  );
+  const [products, scores, masked, weights] = STAGES.map((stage) => part(stage)[at]);
   const scaled = !look.leftOut.includes("scale");
   const masks = kind === "decoder" && !look.leftOut.includes("mask");
   const late = (j: number) => unmasked && j > at; // a key that the mask would hide

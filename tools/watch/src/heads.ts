@@ -13,13 +13,6 @@ interface Head {
   keys: string[]; // as they are spelled
 }
 
-interface Named {
-  name: string;
-  rows: number; // that count for it
-  of: number; // rows that have a choice
-  all: number; // rows
-}
-
 // The places that a pattern may name for a query; the first pattern of those with the most rows is told.
 function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number) => number[]][] {
   const names = texts.heads;
@@ -46,31 +39,23 @@ function patterns(kind: Kind, keys: string[]): [name: string, places: (i: number
 }
 
 // The pattern that holds in at least half of the rows that have a choice: a place first, then how sharp they are.
-export function nameOf(kind: Kind, { weights, masked, keys }: Head): Named | null {
+export function describe(kind: Kind, { weights, masked, keys }: Head): string {
   const choices = weights.map((_, i) => i).filter((i) => masked[i].filter((x) => x > -Infinity).length > 1);
   const most = (i: number) => weights[i].reduce((a, b) => Math.max(a, b), 0);
-  const counted = (name: string, holds: (i: number) => boolean): Named => ({
+  const counted = (name: string, holds: (i: number) => boolean): [name: string, rows: number] => [
     name,
-    rows: choices.filter(holds).length,
-    of: choices.length,
-    all: weights.length,
-  });
-  const enough = ({ rows, of }: Named) => rows > 0 && rows >= of / 2;
-  const [best] = patterns(kind, keys)
-    .map(([name, places]) =>
-      counted(name, (i) => places(i).reduce((sum, j) => sum + (weights[i][j] ?? 0), 0) > HALF),
-    )
-    .sort((a, b) => b.rows - a.rows);
+    choices.filter(holds).length,
+  ];
+  const places = patterns(kind, keys).map(([name, places]) =>
+    counted(name, (i) => places(i).reduce((sum, j) => sum + (weights[i][j] ?? 0), 0) > HALF),
+  );
   const sharp = kind === "cross" ? texts.heads.sharpAcross : texts.heads.sharp;
-  const others = [
+  const found = [
+    ...places.sort((a, b) => b[1] - a[1]).slice(0, 1),
     counted(sharp, (i) => most(i) > HALF),
     counted(texts.heads.spread, (i) => most(i) <= THIRD),
-  ];
-  return [...(best ? [best] : []), ...others].find(enough) ?? null;
-}
-
-export function told(named: Named | null): string {
-  if (!named) return texts.heads.none;
-  const { name, rows, of, all } = named;
-  return texts.heads.rows(name, rows, of, of === all);
+  ].find(([, rows]) => rows > 0 && rows >= choices.length / 2);
+  return found
+    ? texts.heads.rows(...found, choices.length, choices.length === weights.length)
+    : texts.heads.none;
 }

@@ -62,9 +62,8 @@ export function writeLink(state: State): string {
   if (chosen.some((i) => i !== null)) link.set("token", chosen.map((i) => (i === null ? 0 : i + 1)).join());
   if (state.prefix.length) link.set("begin", state.prefix.join());
   if (state.leftOut.length) link.set("without", state.leftOut.join());
-  if (state.beam !== FIRST.beam) link.set("beam", String(state.beam));
-  if (state.alpha !== FIRST.alpha) link.set("alpha", String(state.alpha));
-  if (state.temperature !== FIRST.temperature) link.set("temperature", String(state.temperature));
+  for (const name of ["beam", "alpha", "temperature"] as const)
+    if (state[name] !== FIRST[name]) link.set(name, String(state[name]));
   if (state.language) link.set("lang", state.language);
   return link.toString();
 }

@@ -9,7 +9,7 @@ export type Sequence = Vector[];
 // What each layer gave, a row for each position: the layer's name -> rows. Attention adds, below its own name,
 // `products`, `scores`, `masked` and `weights`, whose rows hold all heads' keys, head by head.
 export type Trace = Record<string, Sequence>;
-const STAGES = ["products", "scores", "masked", "weights"] as const;
+export const STAGES = ["products", "scores", "masked", "weights"] as const;
 
 // Keys and values of one attention, for all positions that may be looked at.
 export type KeysAndValues = [keys: Sequence, values: Sequence];

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { apart, labels, layOut } from "../src/beam.tsx";
 import { partName, partNames, sameWords } from "../src/breaking.tsx";
 import { scaleOf } from "../src/drawing.tsx";
-import { nameOf, told } from "../src/heads.ts";
+import { describe } from "../src/heads.ts";
 import type { Candidate } from "../src/search.ts";
 import { distinct, percent, shown, spelled } from "../src/spelling.ts";
 import { beginning, FIRST, goingTo, readLink, type State, writeLink } from "../src/state.ts";
@@ -251,7 +251,7 @@ type Case = [told: string, place: (i: number) => number, share?: number];
 const nobodyHidden = (rows: Float32Array[]) => rows.map((row) => row.map(() => 0));
 const english = ["A", "dog", "runs", ".", "‹end›"];
 const line = (kind: "encoder" | "cross", rows: Float32Array[], keys = english) =>
-  told(nameOf(kind, { weights: rows, masked: nobodyHidden(rows), keys }));
+  describe(kind, { weights: rows, masked: nobodyHidden(rows), keys });
 
 test("a head gets a line for the place that half of its rows give more than half of their weight", () => {
   const cases: Case[] = [
@@ -297,7 +297,7 @@ test("a row of the decoder in which the mask leaves one key alone has no choice,
   const weights = rowsOf(3, 3, (i) => Math.max(0, i - 1));
   const masked = weights.map((row, i) => row.map((_, j) => (j > i ? -Infinity : 0)));
   const does = (weights: Float32Array[], masked = nobodyHidden(weights), all = keys) =>
-    told(nameOf("decoder", { weights, masked, keys: all }));
+    describe("decoder", { weights, masked, keys: all });
   assert.equal(does(weights, masked), "mostly one token back: 2 of the 2 rows with a choice");
   assert.equal(does(weights), "mostly one token back: 2 of 3 rows");
   const first = rowsOf(4, 4, () => 0);
