@@ -43,12 +43,6 @@ def check_lesson(source: NotebookNode) -> Findings:
 
 def reading_minutes(source: NotebookNode) -> float:
     """Return how long a lesson takes to read without its exercises: words / 150 + visible lines / 12."""
-    words, lines = reading_matter(source)
-    return words / WORDS + lines / LINES
-
-
-def reading_matter(source: NotebookNode) -> tuple[int, int]:
-    """Count the words of a lesson's prose and its lines of visible code, without its exercises."""
     exercise = {index for begin, end in groups(source) for index in range(begin - 1, end)}
     words = lines = 0
     for index, cell in enumerate(source.cells):
@@ -59,4 +53,4 @@ def reading_matter(source: NotebookNode) -> tuple[int, int]:
             words += sum(any(c.isalnum() for c in word) for word in text.split())
         else:
             lines += sum(bool(line.strip()) for line in cell.source.splitlines())
-    return words, lines
+    return words / WORDS + lines / LINES

@@ -159,7 +159,7 @@ def check_folder(folder: Path, repository: str, names: Sequence[str] = ()) -> li
 
 def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fault]:
     """Every fault of one notebook: of its source, and of the executed file against it."""
-    name = name_of(source_path)
+    name = f"evidence/{source_path.stem}" if is_evidence(source_path) else source_path.stem
     source = read_source(source_path)
     lesson = [] if is_evidence(source_path) else [check_exercises, check_lesson]
     found = [finding for check in (*SOURCE_CHECKS, *lesson) for finding in check(source)]
@@ -172,11 +172,6 @@ def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fau
         found += [*same_cells(source, built), *check_svgs(built, source_path)]
         found += [finding for check in BUILT_CHECKS for finding in check(built)]
     return [Fault(name, *finding) for finding in found]
-
-
-def name_of(path: Path) -> str:
-    """Return what a notebook is called: `02_attention`, or `evidence/a_question`."""
-    return f"evidence/{path.stem}" if is_evidence(path) else path.stem
 
 
 def read_built(path: Path) -> NotebookNode:

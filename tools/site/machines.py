@@ -24,19 +24,15 @@ def write_markdown(root: Path, folder: Path) -> None:
         text += f"\n## {title}\n\n"
         for path, notebook in found:
             page = path.relative_to(root).with_suffix(".md")
-            (extra / page).write_text(as_markdown(notebook), encoding="utf-8")
+            paragraphs = [part for cell in notebook.cells for part in parts(cell)]
+            (extra / page).write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
             opening = " ".join(notebook.cells[0].source.split("\n\n")[1].replace("**", "").split())
             text += f"- [{title_of(notebook)}]({page}): {opening}\n"
     (extra / "llms.txt").write_text(text, encoding="utf-8")
 
 
-def as_markdown(notebook: NotebookNode) -> str:
-    """Return a notebook's text, its code and its printed outputs as Markdown; pictures stay links."""
-    return "\n\n".join(part for cell in notebook.cells for part in parts(cell)) + "\n"
-
-
 def parts(cell: NotebookNode) -> list[str]:
-    """Return the paragraphs that a cell becomes."""
+    """Return the paragraphs that a cell becomes: its text, code and printed outputs; pictures stay links."""
     if cell.cell_type == "markdown":
         return [ATTACHED.sub(r"(../images/\1.svg)", cell.source)]
     outputs = [out for out in cell.outputs if out.output_type in ("stream", "execute_result")]
