@@ -384,7 +384,7 @@ function Station({ view, series }: { view: View; series?: string }) {
         {stop.layered && (
           <div class="controls">
             <Choice view={view} of="layer" count={model.N} />
-            {stop.headed && <Choice view={view} of="head" count={model.h} />}
+            {stop.tabs && <Choice view={view} of="head" count={model.h} />}
           </div>
         )}
       </header>

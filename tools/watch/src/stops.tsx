@@ -29,8 +29,7 @@ export interface Stop {
   notebook: string;
   strips?: boolean; // whether it shows numbers as strips
   layered?: boolean; // whether there is one in each layer
-  headed?: boolean; // and in each head
-  tabs?: [id: string, step: "projections" | "weights" | "heads"][]; // stops that belong together
+  tabs?: [id: string, step: "projections" | "weights" | "heads"][]; // the steps of one attention, which each head has
   show: (view: View) => ComponentChildren;
 }
 
@@ -80,7 +79,6 @@ function attention(kind: Kind): Stop[] {
   const common = {
     strips: true,
     layered: true,
-    headed: true,
     tabs: (["projections", "weights", "heads"] as const).map((step): [string, typeof step] => [
       `${kind}-${step}`,
       step,
