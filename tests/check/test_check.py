@@ -71,6 +71,12 @@ def test_what_pytorch_has_is_checked_or_does_not_apply(part: str) -> None:
     assert f"needs `{PARTS[part][0]}`" not in str(report)
 
 
+def test_each_law_names_a_lesson_that_is_there() -> None:
+    notebooks = FOLDER.parents[2] / "notebooks"
+    missing = {law.lesson for law in check.LAWS if not (notebooks / f"{law.lesson}.py").exists()}
+    assert not missing
+
+
 def test_an_rms_norm_is_called_one() -> None:
     assert "RMSNorm" in check.layer_norm(nn.RMSNorm).first_mistake()
 

@@ -1,4 +1,4 @@
-"""Laws of searches, and of the score of what they find (lesson 11)."""
+"""Laws of searches (lesson 11), and of the score of what they find (lesson 10)."""
 
 import itertools
 import math
@@ -219,7 +219,7 @@ def scores_of(code: Code) -> tuple[float, float]:
     return max(found, key=lambda scores: round(scores[0], 3))
 
 
-@law(LESSON, "bleu", "BLEU: sacreBLEU's number")
+@law("10_translation", "bleu", "BLEU: sacreBLEU's number")
 def bleu(code: Code) -> str | None:
     """BLEU of a corpus is what sacreBLEU says, from 0 to 100 or from 0 to 1."""
     from sacrebleu.metrics import BLEU
