@@ -1,7 +1,7 @@
 """CTranslate2, a fast engine without PyTorch: models for it, and our beam search done by it.
 
-Its own converter of Marian models gives other translations: it begins each with zeros, our models with the
-embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
+Its own converter refuses the Marian models that we write, and begins translations with zeros, our models with
+the embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
 """
 
 import operator
