@@ -116,6 +116,10 @@ def test_merges_without_dropout_are_sentencepieces(tokenizer, line):
     assert tokenizer.encode(line, dropout=1e-300) == tokenizer.encode(line)
 
 
+def test_of_equal_merges_the_leftmost_goes_first():
+    assert merge_pieces(list("aaa"), {"aa": 0.0}, 0.0, Random(0)) == ["aa", "a"]
+
+
 def test_merges_are_left_out_as_often_as_asked():
     # Of two symbols that make a piece, a single choice decides.
     found = [len(merge_pieces(["a", "b"], {"ab": 0.0}, 0.3, Random(i))) == 2 for i in range(2000)]
