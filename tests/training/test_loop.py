@@ -45,6 +45,16 @@ BATCHES = [random_batch(3), random_batch(2, padded=3, seed=1), random_batch(1, s
 EMPTY = Batch(BATCHES[0].src, torch.full((3, 5), PAD), PAD)
 
 
+def test_the_loss_is_summed_and_its_share_divided():
+    criterion = LabelSmoothing(4, PAD, 0.1)
+    x = torch.randn(2, 3, 4).log_softmax(dim=-1).requires_grad_()
+    y = torch.tensor([[0, 1, 3], [1, PAD, PAD]])
+    total, share = SimpleLossCompute(torch.nn.Identity(), criterion)(x, y, 5)
+    torch.testing.assert_close(total, criterion(x, y).detach())
+    torch.testing.assert_close(share, criterion(x, y) / 5)
+    assert not total.requires_grad
+
+
 def test_two_batches_accumulated_are_one_of_twice_the_size():
     one, two, _ = BATCHES
     assert one.ntokens / 3 != two.ntokens / 2  # a mean of the batches' means would differ
