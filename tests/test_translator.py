@@ -4,6 +4,7 @@ import threading
 import unicodedata
 from copy import deepcopy
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -101,16 +102,9 @@ def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread
     assert model.training
 
 
-class Frame:
-    """A table: going through it gives its columns' names."""
-
-    ndim = 2
-
-    def __iter__(self):
-        return iter(["en", "de"])
-
-
-@pytest.mark.parametrize("sentences", ["a dog", b"a dog", Frame(), {"en": "a dog"}], ids=type)
+@pytest.mark.parametrize(
+    "sentences", ["a dog", b"a dog", pd.DataFrame({"en": ["a dog"]}), {"en": "a dog"}], ids=type
+)
 def test_what_would_be_taken_for_a_list_is_refused(sentences, translator):
     with pytest.raises(ValueError, match="a list of sentences or one column"):
         translator.translate(sentences)

@@ -52,9 +52,6 @@ def echo(monkeypatch):
     return calls
 
 
-# ---- translate
-
-
 def test_output_comes_in_order_and_in_parts(model, echo, monkeypatch, capfd):
     monkeypatch.setattr(translate, "FEWEST", 1)
     monkeypatch.setattr(translate, "MOST", 3)
@@ -183,9 +180,6 @@ def test_another_engine_finds_the_same(model, tmp_path, capfd):
     complains(["translate", "--model", model, "--quantization", "int8"], capfd, "needs --engine ctranslate2")
 
 
-# ---- evaluate
-
-
 def scored(model, files, *more):
     return main(["evaluate", "--model", str(model), *files, "--beam", "1", *map(str, more)])
 
@@ -240,9 +234,6 @@ def test_what_cannot_be_written_is_refused_before_the_work(model, files, tmp_pat
 @pytest.mark.parametrize("flags", [["--corpus", "multi30k"], ["--split", "val"]])
 def test_evaluate_takes_files_or_a_corpus_not_both(flags, model, files, capfd):
     complains(["evaluate", "--model", model, *files, *flags], capfd, "not both", *flags)
-
-
-# ---- real processes, of which each imports torch anew
 
 
 @pytest.mark.parametrize("flags", [["-OO"], []])

@@ -90,9 +90,6 @@ class Echo(nn.Module):
 ONE = (torch.tensor([[3, 4]]), torch.ones(1, 1, 2, dtype=torch.bool))
 
 
-# ---- the cache and greedy search
-
-
 @pytest.mark.parametrize("settings", [{}, {"norm_first": True, "positions": "learned", "max_len": 9}])
 def test_steps_with_a_cache_give_what_all_positions_at_once_give(settings):
     model, (src, src_mask) = toy(**settings), sources()
@@ -147,9 +144,6 @@ def test_a_search_neither_trains_nor_stays_in_evaluation(search):
     assert all(module.training for module in model.modules())
     assert all(p.grad is None for p in model.parameters())
     assert torch.is_grad_enabled()
-
-
-# ---- beam search
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 12])

@@ -147,9 +147,6 @@ def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-# ---- exactly, or not at all
-
-
 def test_other_text_is_refused(tmp_path):
     make_trainer(tmp_path, max_steps=4, fingerprint="a").fit()
     before = read_json(tmp_path / "training.json")
@@ -193,9 +190,6 @@ def test_a_validation_in_mid_epoch_is_nothing_to_patience(one_thread, tmp_path, 
     trainer.fit(resume=True)
     assert trainer.progress.epoch == 3
     assert trainer.progress.best == 2.8
-
-
-# ---- through the command line
 
 
 @pytest.fixture
