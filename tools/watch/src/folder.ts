@@ -127,7 +127,7 @@ async function readTensors(file: File, shapes: Iterable<[string, number[]]>) {
   const { __metadata__, ...header } = parse(await file.slice(8, 8 + length).text(), file.name);
   const data = await file.slice(8 + length).arrayBuffer();
   const tensors: Record<string, number[]> = {};
-  const parts: Float32Array[] = [];
+  const parts: [numbers: Float32Array, start: number][] = [];
   let total = 0;
   for (const [name, shape] of shapes) {
     const own = header[name];
@@ -143,16 +143,12 @@ async function readTensors(file: File, shapes: Iterable<[string, number[]]>) {
     const numbers = read(data.slice(from, to));
     if (!numbers.every(Number.isFinite)) throw new Error(texts.folder.notFinite(name));
     tensors[name] = shape;
-    parts.push(numbers);
+    parts.push([numbers, total - count]);
   }
   const surplus = Object.keys(header).find((name) => !Object.hasOwn(tensors, name));
   if (surplus !== undefined) throw new Error(texts.folder.tensor(brief(surplus)));
   const weights = new Float32Array(total);
-  let at = 0;
-  for (const numbers of parts) {
-    weights.set(numbers, at);
-    at += numbers.length;
-  }
+  for (const [numbers, start] of parts) weights.set(numbers, start);
   return { tensors, weights, sums: isObject(__metadata__) ? String(__metadata__.sha256) : "" };
 }
 
@@ -174,7 +170,7 @@ function readPieces(bytes: Uint8Array): PageModel["pieces"] {
         1: text,
         2: score,
         3: kind = NORMAL,
-      }: Fields = Object.fromEntries(fieldsOf(value as Uint8Array));
+      } = Object.fromEntries(fieldsOf(value as Uint8Array)) as Fields;
       if (!KINDS.includes(kind as number)) throw new Error();
       const piece = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(text as Uint8Array);
       const [number] = new Float32Array((score as Uint8Array).slice().buffer);
