@@ -9,7 +9,7 @@ import { texts } from "./language.ts";
 import { listed, percent, shown, spelled } from "./spelling.ts";
 import type { Side } from "./state.ts";
 import { ChooseToken } from "./stations.tsx";
-import { type Sequence, STAGES } from "./transformer.ts";
+import { type Sequence, STAGES, type Vector } from "./transformer.ts";
 import {
   attentionName,
   choosePosition,
@@ -240,7 +240,7 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
         name={said.outputName}
         hue="value"
         rows={[
-          ...(silent ? [] : summed(weights, values, keyNames)),
+          ...(silent ? [] : summed(weights, values, keyNames, output)),
           { label: silent ? said.silenced : said.isHead(state.head + 1), values: output },
         ]}
       />
@@ -262,21 +262,14 @@ export function Heads({ view, kind }: { view: View; kind: Kind }) {
   );
 }
 
-// The values times their weights: of the two with the most, and of all others together.
-function summed(weights: Float32Array, values: Sequence, names: string[]): Labelled[] {
-  const most = largestOf(weights, 2);
-  const times = (j: number) => values[j].map((x) => weights[j] * x);
-  const others = weights.reduce(
-    (sum, _, j) => (most.includes(j) ? sum : sum.map((x, k) => x + weights[j] * values[j][k])),
-    values[0].map(() => 0),
-  );
-  return [
-    ...most.map((j, i) => ({
-      label: `${i ? "+ " : ""}${texts.attention.share(percent(weights[j]), names[j])}`,
-      values: times(j),
-    })),
-    ...(weights.length > most.length ? [{ label: texts.attention.others, values: others }] : []),
-  ];
+// The values times their weights: of the two with the most, and of all others together, which is what is left of the sum.
+function summed(weights: Vector, values: Sequence, names: string[], sum: Vector): Labelled[] {
+  const most = largestOf(weights, 2).map((j, i) => ({
+    label: `${i ? "+ " : ""}${texts.attention.share(percent(weights[j]), names[j])}`,
+    values: values[j].map((x) => weights[j] * x),
+  }));
+  const others = sum.map((x, k) => most.reduce((rest, one) => rest - one.values[k], x));
+  return weights.length > most.length ? [...most, { label: texts.attention.others, values: others }] : most;
 }
 
 // Who looks at whom, in one head: query down, key across; a row sums to 1. It is a table, for whoever cannot see it. The
