@@ -35,7 +35,7 @@ class TrainingConfig:
     rdrop_from: int = 1  # epoch, counted from 1, in which R-Drop begins
     subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
-    compile: bool = False  # torch.compile, for a GPU: a CPU compiles for minutes and is then no faster
+    compile: bool = False  # torch.compile, meant for a GPU: a CPU compiles for minutes, which did not pay
     patience: int = 0  # scored epochs without a better one before training stops; 0 never stops
     keep: int = 5  # checkpoints kept, besides the newest; no fewer than are averaged
     average: int = 5  # checkpoints averaged at the end (section 6.1); 0 or 1 takes one as it is

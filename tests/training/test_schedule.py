@@ -1,0 +1,33 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated.training.schedule import noam_scheduler, rate
+
+
+@given(st.integers(1, 10**6), st.integers(1, 4096), st.floats(0.01, 10), st.integers(1, 10**5))
+def test_the_rate_is_equation_3(step, model_size, factor, warmup):
+    rising = factor * step / (math.sqrt(model_size) * warmup * math.sqrt(warmup))
+    falling = factor / math.sqrt(model_size * step)
+    expected = rising if step < warmup else falling
+    assert math.isclose(rate(step, model_size, factor, warmup), expected, rel_tol=1e-12)
+
+
+def test_the_nth_update_moves_by_the_rate_of_step_n():
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    scheduler = noam_scheduler(optimizer, model_size=16, factor=2.0, warmup=4)
+    for n in range(1, 10):
+        before = weight.item()
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()  # moves by just the rate
+        scheduler.step()
+        assert before - weight.item() == pytest.approx(rate(n, 16, 2.0, 4), rel=1e-12)
+
+
+def test_another_learning_rate_would_scale_the_schedule_and_is_refused():
+    with pytest.raises(ValueError, match=r"lr=1\.0, not 0\.5"):
+        noam_scheduler(torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.5), 512)
