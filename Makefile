@@ -53,7 +53,7 @@ mutants: $(READY) ## break the package in several ways and show that a notebook 
 	$(BIN)/python tools/notebooks/mutants.py
 
 reproduce: $(READY) ## train and score the published results anew, hours on two cores (ONLY=multi30k-en-de-lc: this one)
-	@for name in $(or $(ONLY),$(patsubst annotated/cli/recipes/%.toml,%,$(wildcard annotated/cli/recipes/*.toml))); do \
+	@for name in $(or $(ONLY),$(patsubst annotated/translation/cli/recipes/%.toml,%,$(wildcard annotated/translation/cli/recipes/*.toml))); do \
 	  $(BIN)/annotated reproduce $$name || exit; done
 
 # Record, script and settings of each race: on a processor, whose records come with the package, and on a GPU.
@@ -98,7 +98,7 @@ PACKAGES := $(NPM) install --no-save --silent --prefer-offline --fetch-retries=0
 # Whoever has no npm, or no network for it, gets the script that is committed.
 watch: ## make the script of the page that shows the model's inside (npm; without it the committed one stays)
 	@if command -v npm > /dev/null && $(PACKAGES); then $(NPM) run --silent build; \
-	else echo "no packages from npm: annotated/inside/watch.js stays as it is" >&2; fi
+	else echo "no packages from npm: annotated/translation/watch/watch.js stays as it is" >&2; fi
 
 test-watch: ## check that script: types, lint, unit tests, and that it is what tools/watch makes (npm)
 	$(PACKAGES)

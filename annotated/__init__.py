@@ -3,35 +3,21 @@
     import annotated
     model = annotated.make_model(src_vocab=11, tgt_vocab=11, N=2)
 
-The public names are those of `annotated.api`, which is imported, with PyTorch, when one is first used.
+    transformer, search, loss, schedule, loop, batches, metrics, ...   the paper, in PyTorch
+    plots         figures of one's own models
+    check         laws that any Transformer's code can be held to
+    translation   the translator: text, tokenizers, long runs, the command
+
+The public names stand in `__init__.pyi`. Each is imported, with PyTorch, when it is first used.
 """
 
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+
+from lazy_loader import attach_stub
 
 try:
     __version__ = version("annotated-transformer")  # PyPI's `annotated` is another's
 except PackageNotFoundError:  # run from a checkout that was never installed
     __version__ = "unknown"
 
-if TYPE_CHECKING:
-    from annotated import check, data, inside, interop, metrics, plots, tokenizers  # noqa: F401
-    from annotated.api import *  # noqa: F403
-else:
-
-    def __getattr__(name: str) -> Any:
-        """Import a module of the package, or the public names, when one is first used."""
-        unknown = AttributeError(f"module 'annotated' has no attribute {name!r}")
-        if name.startswith("_") and name != "__all__":
-            raise unknown
-        if find_spec(f"annotated.{name}"):
-            return import_module(f"annotated.{name}")
-        api = import_module("annotated.api")
-        if not hasattr(api, name):
-            raise unknown
-        return globals().setdefault(name, getattr(api, name))
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *import_module("annotated.api").__all__})
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -2,7 +2,7 @@
 
 import sys
 
-from annotated.cli.main import main
+from annotated.translation.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -71,22 +70,3 @@ def attention_weights(
         # What attention makes of the identity matrix in place of the values is its weights.
         identity = torch.eye(k.size(-2), dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
         return module.attend(q, k, identity, None if mask is None else mask.unsqueeze(1))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TranslationAttention:
-    """The attention weights of one translation, with the tokens that stand on their axes.
-
-    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
-    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
-    """
-
-    src_tokens: list[str]
-    tgt_tokens: list[str]
-    maps: AttentionMaps
-
-    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
-        """Return the tokens down (queries) and across (keys) a map of this kind."""
-        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
-        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
-        return queries, keys

@@ -5,8 +5,6 @@ map_in_threads   independent batches, one in each of PyTorch's threads
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -62,32 +60,3 @@ def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device="cpu").random_(-(2**63), None)
     uniform = draws.view(torch.int16)[: x.numel()].view(x.shape)  # each of 65,536 values equally likely
     return x * (uniform >= dropped - 32768) * (65536 / (65536 - dropped))
-
-
-def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Like `map`, but do as many items at a time as PyTorch has threads; results keep their order.
-
-    For batches on a CPU. All threads on one small batch wait for each other at the end of each of its
-    operations; with a batch for each thread, they need not (benchmarks/decode.py). Fewer items than threads
-    share these out evenly.
-
-    `work` runs in other threads: it must not change what the others use, and what the caller has switched on
-    for itself, such as `torch.no_grad`, does not hold there. An error comes out when its item's turn comes;
-    what has begun by then runs to its end, the rest is not begun.
-    """
-    with LOCK:
-        threads = RUNNING[0] if RUNNING else torch.get_num_threads()
-        workers = min(threads, len(items))
-        if workers > 1:
-            RUNNING.append(threads)
-    if workers < 2:
-        yield from map(work, items)
-        return
-    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
-    try:
-        yield from pool.map(work, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        with LOCK:
-            RUNNING.remove(threads)
-            torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers

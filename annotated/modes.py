@@ -37,17 +37,3 @@ def evaluating(model: nn.Module) -> Iterator[None]:
                     EVALUATED[module] = blocks - 1, training
                 else:
                     module.training = training
-
-
-@contextmanager
-def default_torch_state(device: torch.device) -> Iterator[None]:
-    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    gpus, plain = [device] if device.type == "cuda" else [], torch.autocast(device.type, enabled=False)
-    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad(), plain:
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(dtype)
-            torch.set_num_threads(threads)

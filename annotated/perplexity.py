@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch.nn import functional as F
 
-from annotated.data.batches import Batch
+from annotated.batches import Batch
 from annotated.modes import evaluating
 from annotated.transformer.model import EncoderDecoder
 

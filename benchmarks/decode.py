@@ -23,9 +23,9 @@ from timing import check_agreement, leaving_out, race, seconds
 from tqdm import tqdm
 from workload import CONFIGS, random_pairs
 
-from annotated.data import load_corpus
 from annotated.transformer.model import make_model
-from annotated.translator import Translator
+from annotated.translation.data import load_corpus
+from annotated.translation.translator import Translator
 
 
 class Choice(NamedTuple):

@@ -12,16 +12,16 @@ import torch
 from report import installed
 from torch import Tensor
 
-from annotated.data import pad_rows
-from annotated.fast import map_in_threads
-from annotated.files import require
-from annotated.interop import to_ctranslate2, to_marian
-from annotated.interop.common import vocabulary
+from annotated.extras import require
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
-from annotated.tokenizers import END, PAD, START
 from annotated.transformer.attention import padding_mask
-from annotated.translator import Translator
+from annotated.translation.data import pad_rows
+from annotated.translation.interop import to_ctranslate2, to_marian
+from annotated.translation.interop.common import vocabulary
+from annotated.translation.threads import map_in_threads
+from annotated.translation.tokenizers import END, PAD, START
+from annotated.translation.translator import Translator
 
 OURS, MARIAN, CT2 = "annotated", "Hugging Face Marian", "CTranslate2"
 THREADED = f"{MARIAN} in our threads"

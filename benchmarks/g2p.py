@@ -18,8 +18,8 @@ import torch
 from report import plain_parser, save
 
 import annotated
-from annotated.data import load_corpus
 from annotated.metrics import METRICS
+from annotated.translation.data import load_corpus
 
 LANGUAGES = [
     *("ady", "arm", "bul", "dut", "fre", "geo", "gre", "hin"),

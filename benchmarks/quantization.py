@@ -21,10 +21,10 @@ from processors import kept_to
 from report import plain_parser, write
 from timing import race
 
-from annotated.data import load_corpus
-from annotated.interop import to_ctranslate2
 from annotated.metrics import bleu, tokenized_bleu
-from annotated.translator import load_pretrained
+from annotated.translation.data import load_corpus
+from annotated.translation.interop import to_ctranslate2
+from annotated.translation.translator import load_pretrained
 
 # The shipped models: direction and form of their corpus, and their score.
 MODELS = {

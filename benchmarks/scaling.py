@@ -20,9 +20,9 @@ from workload import CONFIGS
 
 from annotated.modes import evaluating
 from annotated.search.greedy import greedy_decode
-from annotated.tokenizers import START
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.tokenizers import START
 
 CACHED, UNCACHED = "with the cache", "without"
 LENGTHS = {CACHED: [32, 64, 128, 256, 512], UNCACHED: [32, 64, 128]}

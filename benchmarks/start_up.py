@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from report import machine, plain_parser, save
 
-from annotated.data import load_corpus
+from annotated.translation.data import load_corpus
 
 SIZES = [10_000, 100_000, 1_500_000, 4_500_000]
 WORDS = 25

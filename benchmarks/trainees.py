@@ -12,14 +12,15 @@ from report import installed
 from timing import check_equal, leaving_out
 from torch import Tensor, nn
 
-from annotated.data.batches import Batch
-from annotated.interop import to_torch
-from annotated.tokenizers import PAD
-from annotated.training.loop import SimpleLossCompute
-from annotated.training.loss import LabelSmoothing, SummedLoss
-from annotated.training.precision import half_precision
+from annotated.batches import Batch
+from annotated.loop import SimpleLossCompute
+from annotated.loss import LabelSmoothing
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.interop import to_torch
+from annotated.translation.tokenizers import PAD
+from annotated.translation.training.precision import half_precision
+from annotated.translation.training.summed_loss import SummedLoss
 
 OURS, TORCH, XT = "annotated", "torch.nn.Transformer", "x-transformers"  # this one with flash attention
 TORCH_OUR_LOSS, XT_AS_IT_COMES = f"{TORCH} with our loss", f"{XT} as it comes"

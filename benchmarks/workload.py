@@ -4,10 +4,10 @@ from itertools import islice
 
 import torch
 
-from annotated.data import EncodedPairs, TokenBatches
-from annotated.data.batches import Batch
-from annotated.tokenizers import END, START
+from annotated.batches import Batch
 from annotated.transformer.model import TransformerConfig
+from annotated.translation.data import EncodedPairs, TokenBatches
+from annotated.translation.tokenizers import END, START
 
 SUBWORDS = 8_000  # in the vocabulary of a small corpus; the paper's has 37,000
 PAPER = 37_000

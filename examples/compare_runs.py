@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import annotated
-from annotated.data import own_text
-from annotated.files import read_json
 from annotated.metrics import Comparison
 from annotated.plots.drawing import plt
-from annotated.training.config import PATHS
+from annotated.translation.data import own_text
+from annotated.translation.files import read_json
+from annotated.translation.training.config import PATHS
 
 
 def main(a: str, b: str, test: str, picture: str) -> Comparison:

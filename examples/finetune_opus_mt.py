@@ -12,7 +12,7 @@ import sys
 
 import annotated
 from annotated import Stopped
-from annotated.interop import load_marian
+from annotated.translation.interop import load_marian
 
 # A low rate, few epochs, and of their weights the best rather than the last.
 SETTINGS = {"learning_rate": 5e-5, "epochs": 3, "max_tokens": 2048, "average_of": "best", "average": 1}

@@ -350,7 +350,7 @@ assert sum(m.p == 0.1 for m in base.modules() if isinstance(m, nn.Dropout)) == 6
 
 # %%
 from annotated import SentencePieceTokenizer, evaluating
-from annotated.data import TokenBatches, encode_corpus, load_corpus
+from annotated.translation.data import TokenBatches, encode_corpus, load_corpus
 
 corpus = load_corpus("grammar", "de-en")  # simple German sentences and their English translations
 tokenizer = SentencePieceTokenizer.train(corpus["train"].src + corpus["train"].tgt, 500)

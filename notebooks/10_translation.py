@@ -69,7 +69,7 @@ assert "cat" in translator(sentence)
 # have cases, and some verbs split in two.
 
 # %%
-from annotated.data import load_corpus
+from annotated.translation.data import load_corpus
 
 corpus = load_corpus("grammar", pair="de-en")
 train, val, test = corpus["train"], corpus["val"], corpus["test"]
@@ -153,7 +153,7 @@ import tempfile
 from pathlib import Path
 
 from annotated import EncoderDecoder, Trainer, TrainingConfig, TransformerConfig
-from annotated.data import TokenBatches, encode_corpus
+from annotated.translation.data import TokenBatches, encode_corpus
 
 torch.set_num_threads(1)  # a small model gains little from a second thread
 batches = TokenBatches(encode_corpus(train, bpe, bpe), max_tokens=384)
@@ -340,7 +340,7 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 # right word each time, so it chooses words better than any dictionary could.
 
 # %%
-from annotated.data.grammar import sample, word_by_word
+from annotated.translation.data.grammar import sample, word_by_word
 
 meanings = {pair.german: pair for pair in sample(11_000)}  # val and test are among the first 11,000 pairs
 bags = [(set(german.split()), english) for german, english in train]

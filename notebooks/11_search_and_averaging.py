@@ -654,7 +654,7 @@ assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are lik
 # divides by the number of tokens:
 
 # %%
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 scores = recorded("search")["multi30k-en-de"]["test_2016_flickr"]
 for name in ("greedy", "beam 4, gnmt 0.6", "beam 5, length", "beam 50, none", "beam 50, length"):
@@ -732,7 +732,7 @@ from annotated import (
     run_epoch,
     score_tokens,
 )
-from annotated.data import TokenBatches, encode_corpus, load_corpus
+from annotated.translation.data import TokenBatches, encode_corpus, load_corpus
 
 corpus = load_corpus("grammar", pair="de-en")
 train, val = (

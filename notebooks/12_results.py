@@ -159,7 +159,7 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 # %%
 from statistics import stdev
 
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 by_seed = recorded("ablation")["models"]["no R-Drop, as many passes"]
 runs = [run["test_2016_flickr"]["bleu"] for run in by_seed.values()]
@@ -340,8 +340,8 @@ assert correlation < -0.95
 # 41.35. How do we say that honestly?
 
 # %%
-from annotated.evaluation import read_scores
-from annotated.storage.model_folder import shipped_model
+from annotated.translation.evaluation import read_scores
+from annotated.translation.storage.model_folder import shipped_model
 
 ours = read_scores(shipped_model("multi30k-en-de-lc"))["test_2016_flickr"].tokenized_bleu
 print(f"{ours.value:.2f} BLEU, 95% interval {ours.low:.1f} to {ours.high:.1f}")

@@ -72,7 +72,7 @@ plt.show()
 # *sure* or only *possible*.
 
 # %%
-from annotated.data.aligned_captions import aligned_captions
+from annotated.translation.data.aligned_captions import aligned_captions
 
 pairs = aligned_captions()
 pair = pairs[2]

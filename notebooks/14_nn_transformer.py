@@ -95,7 +95,7 @@ print(*unseen[0], sep="  →  ")
 
 # %%
 from annotated import sinusoids
-from annotated.tokenizers import PAD
+from annotated.translation.tokenizers import PAD
 
 
 class NumberTranslator(nn.Module):
@@ -128,8 +128,8 @@ class NumberTranslator(nn.Module):
 
 # %%
 from annotated import WordTokenizer
-from annotated.data import pad_rows
-from annotated.tokenizers import END, START
+from annotated.translation.data import pad_rows
+from annotated.translation.tokenizers import END, START
 
 german = WordTokenizer.train([source for source, _ in pairs], language=None)
 english = WordTokenizer.train([target for _, target in pairs], language=None)
@@ -240,7 +240,7 @@ assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 
 # %%
-from annotated.tokenizers import UNK
+from annotated.translation.tokenizers import UNK
 
 
 def overheard(predict, tgt):
@@ -329,7 +329,7 @@ assert None not in (theirs.encoder.norm, theirs.decoder.norm)
 # a model's weights and lacks the two additional norms. The function `from_torch` does the reverse.
 
 # %%
-from annotated.interop import from_torch, to_torch
+from annotated.translation.interop import from_torch, to_torch
 
 _ = torch.manual_seed(0)
 for parameter in ours.parameters():

@@ -400,7 +400,7 @@ assert fused_calls < calls
 # with a running softmax, so the table of scores never exists.
 
 # %% tags=["check"]
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 for size in ("tiny", "base"):
     raced = {int(each["ours"].split()[-1]): each for each in recorded(f"attention-{size}")["comparisons"]}

@@ -42,8 +42,8 @@ if not find_spec("annotated"):
 # %%
 import matplotlib.pyplot as plt
 
-from annotated.data.grammar import sample
 from annotated.plots import setup_notebook
+from annotated.translation.data.grammar import sample
 
 pairs = [pair for pair in sample(7000) if len(pair.english_words) <= 10]
 example = pairs[4]
@@ -116,7 +116,7 @@ print(*to_tokens(example.english_tree))
 # function returns `None`.
 
 # %%
-from annotated.data.grammar import Tree
+from annotated.translation.data.grammar import Tree
 
 
 def read_tree(tokens, words):
@@ -274,7 +274,7 @@ from itertools import chain, count, islice
 import torch
 
 from annotated import LabelSmoothing, SimpleLossCompute, WordTokenizer, make_model, noam_scheduler, run_epoch
-from annotated.data import ParallelText, TokenBatches, encode_corpus
+from annotated.translation.data import ParallelText, TokenBatches, encode_corpus
 
 torch.set_num_threads(1)  # matrices as small as ours only wait for a second thread
 english = [" ".join(pair.english_words) for pair in training]
@@ -308,7 +308,7 @@ model = average.module.eval()
 
 # %%
 from annotated import DecoderCache
-from annotated.data import pad_rows
+from annotated.translation.data import pad_rows
 
 
 def tokens_of(row):

@@ -38,7 +38,7 @@ import re
 from collections import defaultdict
 from itertools import pairwise
 
-from annotated.data import load_corpus
+from annotated.translation.data import load_corpus
 
 
 def words_of(sentences):

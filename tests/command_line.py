@@ -3,7 +3,7 @@
 import io
 import sys
 
-from annotated.cli.main import main
+from annotated.translation.cli.main import main
 
 SIZES = "--vocab 320 --N 1 --d-model 16 --d-ff 16 --h 2"
 TINY = f"{SIZES} --max-tokens 200 --epochs 2 --threads 1".split()

@@ -72,7 +72,7 @@ def run(cats: Path, files: list[str]) -> Path:
     from command_line import TINY
     from tiny_runs import single_thread
 
-    from annotated.cli.main import main
+    from annotated.translation.cli.main import main
 
     with single_thread():
         assert main(["train", *files, "--out", str(cats / "run"), *TINY]) == 0
@@ -84,7 +84,7 @@ def shipped() -> "Translator":  # noqa: F821
     """The shipped model as the page has it, with weights in half precision."""
     from page_models import with_half_weights
 
-    from annotated.translator import load_pretrained
+    from annotated.translation.translator import load_pretrained
 
     return with_half_weights(load_pretrained("multi30k-en-de"))
 

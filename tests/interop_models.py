@@ -1,4 +1,4 @@
-"""Small models whose every weight counts, and tokenizers, for the tests of `annotated.interop`."""
+"""Small models whose every weight counts, and tokenizers, for the tests of `interop`."""
 
 import io
 from pathlib import Path
@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-from annotated.data.batches import Batch
+from annotated.batches import Batch
 from annotated.modes import evaluating
-from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import make_model
+from annotated.translation.tokenizers import SentencePieceTokenizer
 
 ENGLISH = ["the dog sees a cat", "a cat sees the dog and runs", "the cat runs to the house"]
 GERMAN = ["der Hund sieht eine Katze", "eine Katze sieht den Hund und rennt", "die Katze rennt zum Haus"]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated import inside
-from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translator import Translator
+from annotated.translation import watch as inside
+from annotated.translation.tokenizers import SentencePieceTokenizer
+from annotated.translation.translator import Translator
 
 HERE = Path(__file__).parent
-SCRIPT = HERE.parent / "annotated/inside/watch.js"
+SCRIPT = HERE.parent / "annotated/translation/watch/watch.js"
 TEXTS = ["A dog runs.", "Ein Hund rennt.", "Two dogs\u00a0run over the bridge.", "Zwei Hunde laufen."]
 STRANGE = [
     "1 2 3 4 5 6 7 8 9 10",

@@ -2,10 +2,10 @@
 
 import torch
 
-from annotated.files import read_json, write_json
-from annotated.storage.model_folder import CONFIG
-from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.files import read_json, write_json
+from annotated.translation.storage.model_folder import CONFIG
+from annotated.translation.tokenizers import WordTokenizer
 
 WORDS = WordTokenizer(["a", "b"], None)
 

@@ -5,8 +5,8 @@ import torch
 from torch import distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from annotated.devices import is_first
-from annotated.training.distributed import process_group
+from annotated.translation.devices import is_first
+from annotated.translation.training.distributed import process_group
 
 
 def test_the_processes_of_a_program_that_joined_by_itself_have_its_numbers():

@@ -2,9 +2,16 @@
 
 import pytest
 
-from annotated.files import creating_folder, read_json, read_toml, remove_folder, remove_partials, replacing
-from annotated.settings import settings_from_json
 from annotated.transformer.config import TransformerConfig
+from annotated.translation.files import (
+    creating_folder,
+    read_json,
+    read_toml,
+    remove_folder,
+    remove_partials,
+    replacing,
+    settings_from_json,
+)
 
 
 def names(folder):
@@ -63,7 +70,9 @@ def test_a_removed_folder_loses_its_name_first(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "a").write_text("a")
     with monkeypatch.context() as patch:
-        patch.setattr("annotated.files.shutil.rmtree", lambda path, **_: None)  # killed at this moment
+        patch.setattr(
+            "annotated.translation.files.shutil.rmtree", lambda path, **_: None
+        )  # killed at this moment
         remove_folder(folder)
     assert not folder.exists()
     folder.mkdir()

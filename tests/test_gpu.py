@@ -6,16 +6,17 @@ from tiny_runs import make_trainer
 from torch import Tensor
 from torch import distributed as dist
 
-from annotated.data.batches import Batch
+from annotated.batches import Batch
 from annotated.fast import quick_dropout
-from annotated.storage.model_folder import WEIGHTS
-from annotated.storage.tensor_files import read_tensors
-from annotated.tokenizers import WordTokenizer
-from annotated.training.loss import LabelSmoothing, rdrop_cross_entropy, smoothed_cross_entropy
-from annotated.training.precision import half_precision
+from annotated.loss import LabelSmoothing, smoothed_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, make_model
-from annotated.translator import Translator
+from annotated.translation.storage.model_folder import WEIGHTS
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.training.precision import half_precision
+from annotated.translation.training.rdrop import rdrop_cross_entropy
+from annotated.translation.translator import Translator
 
 PAD = 2
 

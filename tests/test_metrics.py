@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
-from annotated.data.batches import Batch
+from annotated.batches import Batch
 from annotated.metrics import (
     METRICS,
     alignment_error_rate,
@@ -23,10 +23,10 @@ from annotated.metrics import (
 )
 from annotated.perplexity import score_tokens
 from annotated.search.greedy import greedy_decode
-from annotated.tokenizers import WordTokenizer
-from annotated.training.validation import translate_greedily
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.training.validation import translate_greedily
 
 PAD = 2
 REFERENCES = [

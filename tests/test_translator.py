@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_text import NASTY
 
-from annotated.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translator import Translator
+from annotated.translation.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
+from annotated.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,21 @@ from pathlib import Path
 
 import torch
 
-from annotated.data import EncodedPairs, TokenBatches, load_corpus
 from annotated.metrics import Score
 from annotated.perplexity import TokenScores
-from annotated.storage.model_folder import WEIGHTS
-from annotated.tokenizers import WordTokenizer
-from annotated.training.config import TrainingConfig
-from annotated.training.trainer import Trainer
-from annotated.training.validation import Validation
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.data import EncodedPairs, TokenBatches, load_corpus
+from annotated.translation.storage.model_folder import WEIGHTS
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.training.config import TrainingConfig
+from annotated.translation.training.trainer import Trainer
+from annotated.translation.training.validation import Validation
 
 # New processes are forked from one that has imported already what takes long.
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["annotated.training.trainer", "torch._dynamo", "altair", "seaborn"])
+FORKED.set_forkserver_preload(
+    ["annotated.translation.training.trainer", "torch._dynamo", "altair", "seaborn"]
+)
 
 WORDS = [f"w{i}" for i in range(12)]
 SETTINGS = {
@@ -151,7 +153,7 @@ max_tokens = 2048
 max_steps = 2
 epochs = 1
 warmup = 10
-bleu_every = 1
+metric = "bleu"
 log_every = 1
 
 [evaluate]

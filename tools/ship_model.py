@@ -13,14 +13,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from annotated.data import load_corpus
-from annotated.evaluation import Results, read_scores, score_split
-from annotated.files import creating_folder, read_json, read_toml, write_json
 from annotated.search.config import Search
-from annotated.storage.model_folder import SETTINGS, WEIGHTS, load_model, save_model, training_settings
-from annotated.storage.tensor_files import read_tensors
-from annotated.training.run_folder import LOG, RunFolder
-from annotated.translator import Translator
+from annotated.translation.data import load_corpus
+from annotated.translation.evaluation import Results, read_scores, score_split
+from annotated.translation.files import creating_folder, read_json, read_toml, write_json
+from annotated.translation.storage.model_folder import (
+    SETTINGS,
+    WEIGHTS,
+    load_model,
+    save_model,
+    training_settings,
+)
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.training.run_folder import LOG, RunFolder
+from annotated.translation.translator import Translator
 
 CARD = "README.md"
 MAX_BLEU_CHANGE = 0.05

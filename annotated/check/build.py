@@ -61,7 +61,7 @@ def translate(code: Code, text: str) -> tuple[str, str, str]:
     Returns its translation, that of the package's model, and the name of the first module whose output is
     another than in the package's model. Pre-norm, or another order of sines and cosines, fits the weights.
     """
-    from annotated.translator import load_pretrained
+    from annotated.translation.translator import load_pretrained
 
     shipped = load_pretrained("multi30k-en-de", engine="pytorch")
     tokenizer = shipped.src_tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from annotated.plots.drawing import axes_or_new, palette, plt
-from annotated.training.schedule import rate
+from annotated.schedule import rate
 
 # A line of a run's log.jsonl, or what a notebook kept: `step`, and measurements that differ between lines.
 Record = Mapping[str, float]

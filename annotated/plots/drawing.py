@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from annotated.files import require
+from annotated.extras import require
 
 Tokens = Sequence[str]
 Look = dict[str, Any]  # arguments that say how something is drawn

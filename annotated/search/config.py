@@ -3,12 +3,10 @@
 Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 """
 
-import warnings
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 from annotated.search.penalty import Penalty, length_penalty
-from annotated.settings import check_fields
+from annotated.transformer.config import check_fields
 
 EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
@@ -35,36 +33,3 @@ class Search:
     def score(self, log_prob: float, length: int) -> float:
         """Divide the log-probability of `length` tokens by the length penalty."""
         return log_prob / length_penalty(length, self.alpha, self.penalty)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The greatest lengths of sources and translations: time and memory grow with their square."""
-
-    max_source: int = 1024  # tokens of a source at most, the end symbol counted
-    max_length: int = 1024  # tokens of a translation at most, the end symbol counted
-    too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def within(self, positions: int | None) -> "Limits":
-        """Return the limits of a model with this number of positions; None is any number."""
-        if positions is None:
-            return self
-        shorter = min(self.max_source, positions), min(self.max_length, positions)
-        return replace(self, max_source=shorter[0], max_length=shorter[1])
-
-    def cut(self, tokens: list[int], around: int, name: str) -> list[int]:
-        """Cut a source, which stands between `around` symbols, and warn; or refuse it with a ValueError."""
-        if (length := len(tokens) + around) <= self.max_source:
-            return tokens
-        message = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
-        if self.too_long == "refuse":
-            raise ValueError(message)
-        warnings.warn(f"{message}: the rest of it is not translated", stacklevel=2)
-        return tokens[: max(0, self.max_source - around)]
-
-    def longest(self, source: int) -> int:
-        """Return the length limit of the translation of a source of this many tokens."""
-        return min(source + EXTRA_TOKENS, self.max_length)

@@ -7,5 +7,5 @@
     parts       the parts of a model, which a variant may replace
     model       encoder, decoder and the whole (section 3.1, Figure 1)
 
-Its loss and its schedule are in `annotated.training`, what computes the same faster in `annotated.fast`.
+Its loss, its schedule and its training loop stand beside this folder; `fast` computes the same faster.
 """

@@ -44,8 +44,8 @@ from annotated import (
     noam_scheduler,
     run_epoch,
 )
-from annotated.data import ParallelText, TokenBatches, encode_corpus
-from annotated.data.grammar import sample
+from annotated.translation.data import ParallelText, TokenBatches, encode_corpus
+from annotated.translation.data.grammar import sample
 
 torch.set_num_threads(1)
 

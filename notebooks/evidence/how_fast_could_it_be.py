@@ -231,7 +231,7 @@ assert ratios[96] > 1.5 * ratios[12]
 assert ratios[96] > 3
 
 # %%
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 record = recorded("scaling")
 for name, exponents in record["exponents"].items():

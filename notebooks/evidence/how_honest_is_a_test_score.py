@@ -33,8 +33,8 @@ import matplotlib.pyplot as plt
 import torch
 
 from annotated import bleu
-from annotated.data import load_corpus
 from annotated.plots import setup_notebook
+from annotated.translation.data import load_corpus
 
 setup_notebook()
 corpus = load_corpus("grammar", pair="de-en")
@@ -113,7 +113,7 @@ assert max(abs(gain) for gain in gains["fresh"][:5]) < gains["looked at"][4] / 2
 # that its recipe took at that test text, in order.
 
 # %%
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 looks = (
     (40.13, "the paper's length penalty", "then a penalty was tuned on val"),

@@ -29,7 +29,7 @@ import torch
 from torch.nn import functional as F
 
 from annotated import Batch, attention, load_pretrained
-from annotated.data.aligned_captions import aligned_captions
+from annotated.translation.data.aligned_captions import aligned_captions
 
 torch.set_num_threads(1)
 translator = load_pretrained("multi30k-en-de")

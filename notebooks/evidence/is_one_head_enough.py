@@ -194,7 +194,7 @@ torch.testing.assert_close(answer.flatten(), warmer, rtol=0, atol=0.1)
 # the same comparison for a small model, with two layers of width 128 on the built-in corpus:
 
 # %%
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 variations = recorded("variations")["variations"]
 bleu = {}

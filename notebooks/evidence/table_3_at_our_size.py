@@ -33,7 +33,7 @@ if not find_spec("annotated"):
 import math
 from statistics import mean, stdev
 
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 record = recorded("variations")
 variations = record["variations"]

@@ -32,8 +32,8 @@ if not find_spec("annotated"):
 # %%
 import matplotlib.pyplot as plt
 
-from annotated.evaluation import recorded
 from annotated.plots import setup_notebook
+from annotated.recorded import recorded
 
 setup_notebook()
 search = recorded("search")

@@ -35,7 +35,7 @@ if not find_spec("annotated"):
 import math
 from statistics import mean, stdev
 
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 T_4 = 2.776  # 97.5% quantile of Student's t with 4 degrees of freedom: two groups of three seeds
 models = recorded("ablation")["models"]

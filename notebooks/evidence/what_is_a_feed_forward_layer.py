@@ -60,7 +60,7 @@ import torch
 from torch import nn
 
 from annotated import load_pretrained
-from annotated.data.grammar import grammar
+from annotated.translation.data.grammar import grammar
 
 torch.set_num_threads(1)
 translator = load_pretrained("multi30k-en-de")

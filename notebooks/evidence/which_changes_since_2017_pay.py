@@ -133,7 +133,7 @@ torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-4, rtol=1e-
 import math
 from statistics import mean, variance
 
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 runs = recorded("since_2017")["contestants"]
 losses = {name: [run["loss"] for run in each] for name, each in runs.items()}

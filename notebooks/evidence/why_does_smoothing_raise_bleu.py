@@ -62,7 +62,7 @@ from annotated import (
     noam_scheduler,
     run_epoch,
 )
-from annotated.data import TokenBatches, encode_corpus, load_corpus
+from annotated.translation.data import TokenBatches, encode_corpus, load_corpus
 
 # %%
 torch.set_num_threads(1)
@@ -156,7 +156,7 @@ assert calibration_error(torch.tensor([0.75, 0.75]), torch.tensor([1.0, 0.5])) <
 # %%
 from statistics import mean
 
-from annotated.evaluation import recorded
+from annotated.recorded import recorded
 
 runs = recorded("smoothing")["runs"]
 plain, smooth = ([run for run in runs if run["smoothing"] == value] for value in (0.0, 0.1))

@@ -7,9 +7,9 @@ from dataclasses import fields
 import pytest
 from command_line import complains
 
-from annotated.cli.main import BY_HAND, make_parser, parse
-from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig
+from annotated.translation.cli.main import BY_HAND, make_parser, parse
+from annotated.translation.training.config import TrainingConfig
 
 
 def test_each_setting_of_model_and_training_is_a_flag_with_its_comment_as_help():

@@ -4,11 +4,11 @@ import pytest
 import torch
 from command_line import SIZES, complains, ends, feed
 
-from annotated.cli.main import main
-from annotated.files import read_json
-from annotated.interop import to_torch
-from annotated.storage.model_folder import load_model
 from annotated.transformer.parts import VARIANTS
+from annotated.translation.cli.main import main
+from annotated.translation.files import read_json
+from annotated.translation.interop import to_torch
+from annotated.translation.storage.model_folder import load_model
 
 PARTS = """
 from torch import nn

@@ -6,13 +6,13 @@ import pytest
 from command_line import complains, ends, feed
 from tiny_runs import TOY_TRAINING, few_sentences
 
-from annotated.cli.flags import recipes
-from annotated.cli.main import main, parse
-from annotated.evaluation import Results
-from annotated.files import read_json, read_toml
-from annotated.storage.model_folder import SETTINGS
-from annotated.training.run_folder import LOG
-from annotated.translator import Translator
+from annotated.translation.cli.flags import recipes
+from annotated.translation.cli.main import main, parse
+from annotated.translation.evaluation import Results
+from annotated.translation.files import read_json, read_toml
+from annotated.translation.storage.model_folder import SETTINGS
+from annotated.translation.training.run_folder import LOG
+from annotated.translation.translator import Translator
 
 RECIPE = '[card]\nsplits = ["val"]\n' + TOY_TRAINING
 
@@ -20,7 +20,7 @@ RECIPE = '[card]\nsplits = ["val"]\n' + TOY_TRAINING
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
     for module in ("train", "evaluate"):
-        monkeypatch.setattr(f"annotated.cli.{module}.load_corpus", lambda *_: few_sentences())
+        monkeypatch.setattr(f"annotated.translation.cli.{module}.load_corpus", lambda *_: few_sentences())
     path = tmp_path / "toy.toml"
     path.write_text(RECIPE, encoding="utf-8")
     return path
@@ -77,7 +77,7 @@ def test_tokenized_text_is_for_models_of_it(recipe, tmp_path, capfd, monkeypatch
     run = tmp_path / "run"
     assert ends(["train", "--config", recipe, "--out", run, "--threads", "1"]) == 0
     asked = ["translate", "--model", run, "--threads", "1"]
-    settings = {**read_json(run / SETTINGS), "variant": "tok"}
+    settings = {**read_json(run / SETTINGS), "form": "tok"}
     (run / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
     feed(monkeypatch, b"Ein Hund .\n")
     complains(asked, capfd, "has capitals")

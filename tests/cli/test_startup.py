@@ -2,6 +2,7 @@
 
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import annotated
-from annotated.cli.flags import COMMANDS
+from annotated.translation.cli.flags import COMMANDS
 
 LOADED = """
 import atexit, sys
-from annotated.cli.main import main
+from annotated.translation.cli.main import main
 heavy = {"torch", "numpy", "sacrebleu", "sentencepiece", "tqdm"}
 atexit.register(lambda: print(sorted(heavy & set(sys.modules)), file=sys.stderr))
 sys.exit(main(sys.argv[1:]))
@@ -55,6 +56,7 @@ def test_it_runs_without_its_source(tmp_path):
     for path in package.glob("**/*.py"):
         name = path.relative_to(package.parent).with_suffix(".pyc")
         py_compile.compile(path, tmp_path / name, doraise=True)
+    shutil.copy(package / "__init__.pyi", tmp_path / package.name)  # the list of the public names
     options = {"env": {**os.environ, "PYTHONPATH": str(tmp_path)}, "cwd": tmp_path}
     command = [sys.executable, "-m", "annotated", "train"]
     for asked in ("--version", "--help"):

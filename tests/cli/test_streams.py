@@ -14,12 +14,12 @@ import torch
 from command_line import complains, feed
 from small_models import make
 
-from annotated.cli import evaluate, translate
-from annotated.cli.main import main
-from annotated.files import read_json
-from annotated.storage.model_folder import save_model
-from annotated.tokenizers import WordTokenizer
-from annotated.translator import Translator
+from annotated.translation.cli import evaluate, translate
+from annotated.translation.cli.main import main
+from annotated.translation.files import read_json
+from annotated.translation.storage.model_folder import save_model
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.translator import Translator
 
 PYTHON = [sys.executable, "-m", "annotated"]
 

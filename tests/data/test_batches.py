@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data import EncodedPairs, TokenBatches, data_gen
+from annotated import data_gen
+from annotated.translation.data import EncodedPairs, TokenBatches
 
 
 def pairs_of(lengths):

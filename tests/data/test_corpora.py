@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from annotated.data import ParallelText, corpora, hold_out, load_corpus, multi30k, read_lines
+from annotated.translation.data import ParallelText, corpora, hold_out, load_corpus, multi30k, read_lines
 
 
 @pytest.fixture

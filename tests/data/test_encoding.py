@@ -9,10 +9,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from annotated.data import ParallelText, SubwordDropout, TokenBatches, encode_corpus
-from annotated.data import encoding as module
-from annotated.data.packed import PackedRows
-from annotated.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
+from annotated.translation.data import ParallelText, SubwordDropout, TokenBatches, encode_corpus
+from annotated.translation.data import encoding as module
+from annotated.translation.data.packed import PackedRows
+from annotated.translation.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 
 TEXT = ParallelText(
     [f"the cat and the dog sing {i} songs" for i in range(30)],
@@ -69,7 +69,8 @@ def test_cached_pairs_are_those_that_were_encoded(subwords, tmp_path, monkeypatc
 
 def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
     code = (
-        "import sys; from annotated.data import *; from annotated.tokenizers import *\n"
+        "import sys; from annotated.translation.data import *\n"
+        "from annotated.translation.tokenizers import *\n"
         "text = ParallelText(['a b'] * 30000, ['b'] * 30000, [*range(30000)], 'mine')\n"
         "words = WordTokenizer(['a', 'b'], None)\n"
         "print(sum(map(sum, encode_corpus(text, words, words, cache=sys.argv[1]).src)))"

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from annotated.data.aligned_captions import aligned_captions
-from annotated.data.grammar import Tree, grammar, sample
+from annotated.translation.data.aligned_captions import aligned_captions
+from annotated.translation.data.grammar import Tree, grammar, sample
 
 
 @pytest.fixture(scope="module")

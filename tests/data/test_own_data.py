@@ -8,11 +8,11 @@ import pytest
 from command_line import TINY, complains
 from tiny_runs import steps
 
-from annotated.cli.main import main
-from annotated.files import read_json, write_json
-from annotated.storage.model_folder import load_model
-from annotated.tokenizers import SPECIALS
-from annotated.translator import Translator
+from annotated.translation.cli.main import main
+from annotated.translation.files import read_json, write_json
+from annotated.translation.storage.model_folder import load_model
+from annotated.translation.tokenizers import SPECIALS
+from annotated.translation.translator import Translator
 
 SMALL = [*TINY, "--max-steps", "1"]
 

@@ -9,7 +9,7 @@ from threading import Thread
 import pandas as pd
 import pytest
 
-from annotated.data import ParallelText, read_lines, read_pairs, read_parallel, read_tsv
+from annotated.translation.data import ParallelText, read_lines, read_pairs, read_parallel, read_tsv
 
 
 def write(path, data):
@@ -147,7 +147,7 @@ def test_take_keeps_pairs_and_lines_together():
 LARGE = """
 import re
 from pathlib import Path
-from annotated.data import text_files
+from annotated.translation.data import text_files
 
 def resident(name):
     return int(re.search(rf"{name}:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1000

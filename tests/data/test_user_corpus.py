@@ -9,8 +9,8 @@ import pytest
 from tiny_runs import CATS as PAIRS
 from tiny_runs import write_cats
 
-from annotated.data import Corpus, ParallelText, corpora, own_corpus, own_text
-from annotated.data.corpora import check_sides, drop_faults
+from annotated.translation.data import Corpus, ParallelText, corpora, own_corpus, own_text
+from annotated.translation.data.corpora import check_sides, drop_faults
 
 
 def text(*pairs, name="mine"):

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from interop_models import ENGLISH, GERMAN, subwords, taught
 
-from annotated.storage.model_folder import save_model
-from annotated.translator import Translator
+from annotated.translation.storage.model_folder import save_model
+from annotated.translation.translator import Translator
 
 MISSING = '{} is missing: pip install ".[service]" in the clone'
 for package in ("ctranslate2", "fastapi", "uvicorn"):

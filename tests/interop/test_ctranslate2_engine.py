@@ -9,16 +9,16 @@ from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, t
 from nasty_text import NASTY
 from torch import nn
 
-from annotated import translator as translating
 from annotated.attention_maps import capture_attention
-from annotated.data import load_corpus
-from annotated.interop import ctranslate2 as engine_module
-from annotated.interop import to_ctranslate2
 from annotated.search.config import Search
-from annotated.storage.model_folder import weights
-from annotated.tokenizers import WordTokenizer
 from annotated.transformer.parts import Parts, variant
-from annotated.translator import Translator, load_pretrained
+from annotated.translation import translator as translating
+from annotated.translation.data import load_corpus
+from annotated.translation.interop import ctranslate2 as engine_module
+from annotated.translation.interop import to_ctranslate2
+from annotated.translation.storage.model_folder import weights
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.translator import Translator, load_pretrained
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason=MISSING.format("ctranslate2"))
 

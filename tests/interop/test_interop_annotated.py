@@ -5,9 +5,9 @@ import torch
 from check.right import classic
 from interop_models import Bomb, classic_state, shaken
 
-from annotated.interop import from_annotated
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.positions import sinusoids
+from annotated.translation.interop import from_annotated
 
 D = 12
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, toy
 
-from annotated.cli.main import main
-from annotated.interop import load_marian, to_ctranslate2, to_marian
-from annotated.storage.model_folder import save_model
-from annotated.tokenizers import WordTokenizer
-from annotated.translator import Translator
+from annotated.translation.cli.main import main
+from annotated.translation.interop import load_marian, to_ctranslate2, to_marian
+from annotated.translation.storage.model_folder import save_model
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")

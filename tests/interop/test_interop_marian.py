@@ -8,14 +8,14 @@ import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, spm, subwords, toy
 from safetensors.torch import load_file, save_file
 
-from annotated.files import read_json, write_json
-from annotated.interop import load_marian, to_marian
 from annotated.search.greedy import greedy_decode
-from annotated.storage.model_folder import weights
-from annotated.tokenizers import MarianTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.positions import sinusoids
-from annotated.translator import Translator
+from annotated.translation.files import read_json, write_json
+from annotated.translation.interop import load_marian, to_marian
+from annotated.translation.storage.model_folder import weights
+from annotated.translation.tokenizers import MarianTokenizer
+from annotated.translation.translator import Translator
 
 SENTENCES = ["the dog sees a cat", "a cat runs", "the house Ω runs", ">>de<< a dog"]
 CONFIGURATIONS = {

@@ -7,10 +7,10 @@ import torch
 from interop_models import toy
 from torch import nn
 
-from annotated.interop import from_torch, to_torch
-from annotated.interop.torch_transformer import torch_names
-from annotated.storage.model_folder import weights
 from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.translation.interop import from_torch, to_torch
+from annotated.translation.interop.torch_transformer import torch_names
+from annotated.translation.storage.model_folder import weights
 
 SRC = torch.tensor([[4, 5, 6, 7, 1], [4, 5, 1, 2, 2]])
 TGT = torch.tensor([[0, 4, 5, 6], [0, 7, 8, 9]])

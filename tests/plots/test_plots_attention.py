@@ -8,8 +8,8 @@ from matplotlib.patches import Rectangle
 from small_models import make
 
 from annotated.plots import explore_attention, plot_alignment, plot_attention
-from annotated.tokenizers import WordTokenizer
-from annotated.translator import Translator
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.translator import Translator
 
 QUERIES, KEYS = ["the", "cat", "saw"], ["die", "Katze", "hat", "gesehen"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from annotated.plots import plot_learning_curves, plot_schedules
-from annotated.training.schedule import rate
+from annotated.schedule import rate
 
 plt = pytest.importorskip("matplotlib.pyplot")
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from annotated.cli.main import main
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
-from annotated.storage.model_folder import load_model
-from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
-from annotated.translator import Translator
+from annotated.translation.cli.main import main
+from annotated.translation.storage.model_folder import load_model
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.translator import Translator
 
 WORDS = [f"w{i}" for i in range(8)]
 SHAPE = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, "dropout": 0.0}
@@ -117,6 +117,6 @@ def test_a_training_takes_just_the_pairs_that_fit(tmp_path):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     flags = [f"--{name}={tmp_path / name}" for name in ("src", "tgt", "val-src", "val-tgt")]
     flags += ["--positions=learned", "--max-len=9", "--N=1", "--d-model=8", "--d-ff=8", "--h=2"]
-    flags += ["--tokenizer=spaces", "--max-steps=1", "--bleu-every=1", f"--out={tmp_path / 'run'}"]
+    flags += ["--tokenizer=spaces", "--max-steps=1", "--metric=bleu", f"--out={tmp_path / 'run'}"]
     assert main(["train", *flags]) == 0
     assert load_model(tmp_path / "run")[0].max_positions == 9

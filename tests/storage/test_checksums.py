@@ -8,11 +8,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from small_models import WORDS, change, make
 
-from annotated.storage import model_folder
-from annotated.storage.model_folder import WEIGHTS, load_model, save_model
-from annotated.storage.tensor_files import digest, read_tensors, read_with_sums, write_tensors
-from annotated.tokenizers import WordTokenizer
-from annotated.training.checkpoint import average_checkpoints
+from annotated.translation.storage import model_folder
+from annotated.translation.storage.model_folder import WEIGHTS, load_model, save_model
+from annotated.translation.storage.tensor_files import digest, read_tensors, read_with_sums, write_tensors
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.training.checkpoint import average_checkpoints
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from check.right import classic
 from interop_models import classic_state
 from safetensors.torch import save_file
 
-from annotated.files import read_json, write_json
-from annotated.storage.model_folder import CONFIG, WEIGHTS, save_model
-from annotated.storage.tensor_files import read_tensors
-from annotated.tokenizers import WordTokenizer
 from annotated.transformer.model import make_model
+from annotated.translation.files import read_json, write_json
+from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, save_model
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.tokenizers import WordTokenizer
 
 MB = 2**20
 
@@ -24,8 +24,8 @@ MB = 2**20
 READER = """
 import json, resource, sys
 from pathlib import Path
-from annotated.storage.model_folder import load_model
-from annotated.interop import from_annotated
+from annotated.translation.storage.model_folder import load_model
+from annotated.translation.interop import from_annotated
 
 load = {"load_model": load_model, "from_annotated": from_annotated}[sys.argv[1]]
 load(sys.argv[3])

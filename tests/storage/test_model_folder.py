@@ -10,13 +10,13 @@ from interop_models import Bomb
 from safetensors.torch import save_file
 from small_models import WORDS, change, make
 
-from annotated.files import read_json, write_json
-from annotated.storage import model_folder
-from annotated.storage.model_folder import CONFIG, WEIGHTS, find_model, load_model, save_model
-from annotated.storage.tensor_files import read_tensors
-from annotated.tokenizers import WordTokenizer
-from annotated.training.checkpoint import average_checkpoints
-from annotated.translator import load_pretrained
+from annotated.translation.files import read_json, write_json
+from annotated.translation.storage import model_folder
+from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, find_model, load_model, save_model
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.tokenizers import WordTokenizer
+from annotated.translation.training.checkpoint import average_checkpoints
+from annotated.translation.translator import load_pretrained
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from annotated.attention_maps import capture_attention
-from annotated.interop import to_ctranslate2, to_marian, to_torch
-from annotated.storage.model_folder import load_model, save_model
-from annotated.tokenizers import WordTokenizer
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.interop import to_ctranslate2, to_marian, to_torch
+from annotated.translation.storage.model_folder import load_model, save_model
+from annotated.translation.tokenizers import WordTokenizer
 
 
 class Rotary(MultiHeadedAttention):

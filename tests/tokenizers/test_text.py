@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.tokenizers import normalize
+from annotated.translation.tokenizers import normalize
 
 PLAIN = "Männer fahren auf Fahrrädern."
 SAME = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nasty_text import NASTY
 
-from annotated.tokenizers import (
+from annotated.translation.tokenizers import (
     PAD,
     SPECIALS,
     START,
@@ -17,7 +17,7 @@ from annotated.tokenizers import (
     load_tokenizer,
     save_tokenizer,
 )
-from annotated.tokenizers.subwords import merge_pieces
+from annotated.translation.tokenizers.subwords import merge_pieces
 
 SENTENCES = [
     "Der kleine Hund sieht die Katze im Garten.",
@@ -99,7 +99,7 @@ MIXED = ["The small dog sees the cat", "  two  spaces ", "Zoë ﬁnds 9 ▁ thin
 def test_dropout_is_alike_in_every_process(tokenizer, tmp_path):
     tokenizer.save(tmp_path, "tokenizer")
     code = (
-        "from random import Random; from annotated.tokenizers import load_tokenizer; "
+        "from random import Random; from annotated.translation.tokenizers import load_tokenizer; "
         f"t = load_tokenizer({str(tmp_path)!r}, 'tokenizer'); r = Random(5); "
         f"print([t.encode(s, 0.3, r) for s in {MIXED!r}])"
     )
@@ -192,7 +192,7 @@ def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
 
 
 def test_a_sample_of_many_lines_is_spread_over_the_text(monkeypatch):
-    monkeypatch.setattr("annotated.tokenizers.subwords.MOST_LINES", 10)
+    monkeypatch.setattr("annotated.translation.tokenizers.subwords.MOST_LINES", 10)
     with pytest.warns(UserWarning, match="fewer than"):
         tokenizer = SentencePieceTokenizer.train(["abab"] * 20 + ["xyxy"] * 20, 300)
     assert any("ab" in piece for piece in tokenizer.vocabulary)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, subwords, taught
 
-from annotated.translator import Translator
+from annotated.translation.translator import Translator
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

@@ -16,11 +16,11 @@ import pytest
 from command_line import feed
 from torch.distributed.run import get_args_parser
 
-from annotated.cli.main import main, parse
-from annotated.data import Corpus, multi30k
-from annotated.storage.model_folder import save_model
-from annotated.tokenizers import SentencePieceTokenizer
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.cli.main import main, parse
+from annotated.translation.data import Corpus, multi30k
+from annotated.translation.storage.model_folder import save_model
+from annotated.translation.tokenizers import SentencePieceTokenizer
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("README.md", "tools/site/pages/train.md", "tools/site/pages/python.md")
@@ -84,7 +84,9 @@ def test_translate_gives_a_line_for_a_line(command: str, first_run: Path, monkey
 def test_evaluate_scores(command: str, first_run: Path, multi30k_folder: Path, monkeypatch, capsys):
     corpus = multi30k("en-de")
     few = {name: text.take(range(4)) for name, text in corpus.splits.items()}
-    monkeypatch.setattr("annotated.cli.evaluate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few))
+    monkeypatch.setattr(
+        "annotated.translation.cli.evaluate.load_corpus", lambda *_: Corpus(corpus.name, "en", "de", few)
+    )
     assert main(shlex.split(command)[1:]) == 0
     printed = capsys.readouterr().out
     assert "BLEU = " in printed

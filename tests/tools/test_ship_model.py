@@ -8,18 +8,18 @@ import pytest
 import torch
 from tiny_runs import TOY_TRAINING, few_sentences
 
-from annotated.cli.flags import recipes
-from annotated.cli.main import main, parse
-from annotated.cli.train import text_settings
-from annotated.data import load_corpus
-from annotated.evaluation import read_scores, score_split
-from annotated.files import read_toml
 from annotated.search.config import Search
-from annotated.storage.model_folder import WEIGHTS, load_model, shipped_model, training_settings
-from annotated.storage.tensor_files import read_tensors
-from annotated.training.config import TrainingConfig
 from annotated.transformer.config import TransformerConfig
-from annotated.translator import Translator, load_pretrained
+from annotated.translation.cli.flags import recipes
+from annotated.translation.cli.main import main, parse
+from annotated.translation.cli.train import text_settings
+from annotated.translation.data import load_corpus
+from annotated.translation.evaluation import read_scores, score_split
+from annotated.translation.files import read_toml
+from annotated.translation.storage.model_folder import WEIGHTS, load_model, shipped_model, training_settings
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.training.config import TrainingConfig
+from annotated.translation.translator import Translator, load_pretrained
 
 spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).parents[2] / "tools/ship_model.py")
 ship_model = importlib.util.module_from_spec(spec)
@@ -44,7 +44,7 @@ value = 41.02
 def test_what_is_shipped_is_what_was_scored(keep_float32, tmp_path, monkeypatch):
     few, recipe, run, made = few_sentences(), tmp_path / "toy.toml", tmp_path / "run", tmp_path / "made"
     recipe.write_text(CARD + TOY_TRAINING, encoding="utf-8")
-    monkeypatch.setattr("annotated.cli.train.load_corpus", lambda *_: few)
+    monkeypatch.setattr("annotated.translation.cli.train.load_corpus", lambda *_: few)
     monkeypatch.setattr(ship_model, "load_corpus", lambda *_: few)
     assert main(["train", f"--config={recipe}", f"--out={run}", "--threads=1"]) == 0
     if keep_float32:

@@ -12,12 +12,12 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.perplexity import TokenScores
-from annotated.storage.model_folder import WEIGHTS, load_model, save_model
-from annotated.storage.tensor_files import read_tensors
-from annotated.training.checkpoint import average_checkpoints, restore
-from annotated.training.run_folder import RunFolder
-from annotated.training.trainer import TrainingError
-from annotated.training.validation import Validation
+from annotated.translation.storage.model_folder import WEIGHTS, load_model, save_model
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.training.checkpoint import average_checkpoints, restore
+from annotated.translation.training.run_folder import RunFolder
+from annotated.translation.training.trainer import TrainingError
+from annotated.translation.training.validation import Validation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

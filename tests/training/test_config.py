@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.training.config import TrainingConfig
-from annotated.training.schedule import rate
+from annotated.schedule import rate
+from annotated.translation.training.config import TrainingConfig
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ import torch
 from command_line import SIZES
 from tiny_runs import exit_code, log_of, make_trainer, start, steps
 
-from annotated.cli.main import main
-from annotated.storage.model_folder import WEIGHTS
-from annotated.storage.tensor_files import read_tensors
-from annotated.training.distributed import process_group
-from annotated.training.loss import SummedLoss
-from annotated.training.trainer import Trainer
+from annotated.translation.cli.main import main
+from annotated.translation.storage.model_folder import WEIGHTS
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.training.distributed import process_group
+from annotated.translation.training.summed_loss import SummedLoss
+from annotated.translation.training.trainer import Trainer
 
 EXACT = {"dtype": torch.float64, "clip": 0.5, "model": {"dropout": 0.3}}
 

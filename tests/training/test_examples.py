@@ -8,9 +8,9 @@ from interop_models import toy
 from tiny_runs import CATS, log_of, write_cats
 
 import annotated
-from annotated.files import read_json, write_json
-from annotated.interop import to_marian
-from annotated.tokenizers import SentencePieceTokenizer
+from annotated.translation.files import read_json, write_json
+from annotated.translation.interop import to_marian
+from annotated.translation.tokenizers import SentencePieceTokenizer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "device": "cpu"}

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from annotated.data.batches import Batch
-from annotated.training.loop import SimpleLossCompute, TrainState, run_epoch
-from annotated.training.loss import LabelSmoothing
+from annotated.batches import Batch
+from annotated.loop import SimpleLossCompute, TrainState, run_epoch
+from annotated.loss import LabelSmoothing
 from annotated.transformer.model import make_model
 
 PAD = 2

@@ -8,12 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from annotated.training.loss import (
-    LabelSmoothing,
-    rdrop_cross_entropy,
-    smoothed_cross_entropy,
-    symmetric_divergence,
-)
+from annotated.loss import LabelSmoothing, smoothed_cross_entropy
+from annotated.translation.training.rdrop import rdrop_cross_entropy, symmetric_divergence
 
 PAD, SIZE, WIDTH = 2, 9, 4
 

@@ -10,9 +10,9 @@ import pytest
 from command_line import SIZES
 from tiny_runs import exit_code, log_of, make_trainer, single_thread, start, steps, train_until, validate_as
 
-from annotated.cli.main import main
-from annotated.files import read_json, write_json
-from annotated.storage.model_folder import WEIGHTS, load_model
+from annotated.translation.cli.main import main
+from annotated.translation.files import read_json, write_json
+from annotated.translation.storage.model_folder import WEIGHTS, load_model
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotated.training.schedule import noam_scheduler, rate
+from annotated.schedule import noam_scheduler, rate
 
 
 @given(st.integers(1, 10**6), st.integers(1, 4096), st.floats(0.01, 10), st.integers(1, 10**5))

@@ -9,14 +9,14 @@ import torch
 from tiny_runs import CATS, log_of, single_thread, weights, write_cats
 
 import annotated
-from annotated.cli.main import main
-from annotated.data import Corpus, own_text
-from annotated.files import read_json
-from annotated.storage.model_folder import load_model
-from annotated.tokenizers import PAD
-from annotated.training.run_folder import RunFolder
-from annotated.training.train import Stopped
-from annotated.training.trainer import Trainer
+from annotated.translation.cli.main import main
+from annotated.translation.data import Corpus, own_text
+from annotated.translation.files import read_json
+from annotated.translation.storage.model_folder import load_model
+from annotated.translation.tokenizers import PAD
+from annotated.translation.training.run_folder import RunFolder
+from annotated.translation.training.train import Stopped
+from annotated.translation.training.trainer import Trainer
 
 SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "epochs": 2}
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,15 +8,17 @@ import pytest
 import torch
 from tiny_runs import log_of, make_trainer, steps, validate_as, weights
 
-from annotated.data.batches import Batch
-from annotated.devices import say
-from annotated.files import read_json
-from annotated.storage.model_folder import WEIGHTS
-from annotated.storage.tensor_files import read_tensors
-from annotated.training import loss as loss_module
-from annotated.training.distributed import stop_on_interrupt
-from annotated.training.loss import LabelSmoothing, SummedLoss, symmetric_divergence
-from annotated.training.run_folder import RunFolder
+from annotated.batches import Batch
+from annotated.loss import LabelSmoothing
+from annotated.translation.devices import say
+from annotated.translation.files import read_json
+from annotated.translation.storage.model_folder import WEIGHTS
+from annotated.translation.storage.tensor_files import read_tensors
+from annotated.translation.training import summed_loss as loss_module
+from annotated.translation.training.distributed import stop_on_interrupt
+from annotated.translation.training.rdrop import symmetric_divergence
+from annotated.translation.training.run_folder import RunFolder
+from annotated.translation.training.summed_loss import SummedLoss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,11 +8,11 @@ from tiny_runs import make_trainer, weights
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from annotated.storage.model_folder import load_model
 from annotated.transformer import parts
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.parts import VARIANTS, Parts, variant
 from annotated.transformer.positions import PositionalEncoding
+from annotated.translation.storage.model_folder import load_model
 
 WIDTH = 16
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotated.data.batches import Batch
+from annotated.batches import Batch
 
 PAD = 2
 tokens = st.integers(0, 6)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.data.batches import Batch
+from annotated.batches import Batch
 from annotated.modes import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
 from annotated.transformer.layers import Embeddings, PositionwiseFeedForward

@@ -27,7 +27,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 
 from address import find_repository
-from annotated.files import replacing
+from annotated.translation.files import replacing
 from figures import prefix, svg_path, take_svgs
 from pairs import (
     METADATA,

@@ -13,7 +13,8 @@ from sphinx.application import Sphinx
 from sphinx.highlighting import PygmentsBridge
 
 import annotated
-from annotated import data, interop, plots, tokenizers
+from annotated import plots
+from annotated.translation import data, interop, tokenizers
 
 QUOTED = re.compile(r"(?<![`\w:])`([^`]+)`(?!`)")
 SECTION = re.compile(r"(Args|Parameters|Returns|Raises):$")
@@ -60,7 +61,7 @@ def mark_examples(lines: list[str]) -> Iterator[str]:
 
 @cache
 def public() -> dict[str, str]:
-    """Where the reference describes each public name: `rate` -> `annotated.training.schedule.rate`."""
+    """Where the reference describes each public name: `rate` -> `annotated.schedule.rate`."""
     values = {name: getattr(annotated, name) for name in annotated.__all__}
     homes = {name: f"{value.__module__}.{name}" for name, value in values.items()}
     for package in (data, interop, plots, tokenizers):

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from annotated.cli.flags import recipes
-from annotated.evaluation import RECORDED, read_scores, recorded
-from annotated.files import read_toml
 from annotated.metrics import Score
-from annotated.storage.model_folder import WEIGHTS, shipped_model, shipped_models
-from annotated.storage.tensor_files import read_tensors
+from annotated.recorded import RECORDED, recorded
+from annotated.translation.cli.flags import recipes
+from annotated.translation.evaluation import read_scores
+from annotated.translation.files import read_toml
+from annotated.translation.storage.model_folder import WEIGHTS, shipped_model, shipped_models
+from annotated.translation.storage.tensor_files import read_tensors
 
 ROOT = Path(__file__).resolve().parents[2]
 SPLIT = "test_2016_flickr"
@@ -64,7 +65,7 @@ def model_row(name: str) -> list[str]:
     published = read_toml(recipes()[name])["card"].get("published")
     size = sum(tensor.numel() for tensor in read_tensors(folder / WEIGHTS).values())
     return [
-        f"[`{name}`](annotated/pretrained/{name}/README.md)",
+        f"[`{name}`](annotated/translation/pretrained/{name}/README.md)",
         f"{size:,}",
         bounds(scores.tokenized_bleu),
         bounds(scores.bleu),

@@ -7,8 +7,8 @@ from urllib.parse import quote_plus
 
 import torch
 
-from annotated import inside
-from annotated.translator import Translator, load_pretrained
+from annotated.translation import watch as inside
+from annotated.translation.translator import Translator, load_pretrained
 from sources import Notebooks, evidence, fill, notebooks, title_of
 
 MODEL = "multi30k-en-de"

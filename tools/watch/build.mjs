@@ -1,4 +1,4 @@
-// Bundles the page into one plain script, annotated/inside/watch.js, which works from a disk too. With --check it only
+// Bundles the page into one plain script, annotated/translation/watch/watch.js, which works from a disk too. With --check it only
 // tells whether the script that is there is what would be made.
 //
 // All of it stands in one function, because the page starts a worker from that function's own text: a worker
@@ -39,10 +39,10 @@ for (const [name, text] of [
   ["watch.js", outputFiles[0].text],
   ["LICENSES.txt", licences.join("\n\n")],
 ]) {
-  const path = new URL(`../../annotated/inside/${name}`, import.meta.url);
+  const path = new URL(`../../annotated/translation/watch/${name}`, import.meta.url);
   if (!process.argv.includes("--check")) writeFileSync(path, text);
   else if (readFileSync(path, "utf8") !== text) {
-    console.error(`annotated/inside/${name} is not what tools/watch makes: make watch, and commit it`);
+    console.error(`annotated/translation/watch/${name} is not what tools/watch makes: make watch, and commit it`);
     process.exitCode = 1;
   }
 }

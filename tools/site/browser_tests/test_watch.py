@@ -12,8 +12,8 @@ from test_pages import DESK, OWN, PHONE, RULES, Visit
 from tiny_runs import TOY_TRAINING, few_sentences
 
 from annotated import Translator, load_pretrained
-from annotated.cli.main import main
-from annotated.inside import watch
+from annotated.translation.cli.main import main
+from annotated.translation.watch import watch
 
 LINK = (SITE / "watch.html").as_uri()
 SENTENCE = "A dog runs through the snow."
@@ -332,7 +332,7 @@ def test_a_folder_that_training_wrote_is_opened_and_one_that_does_not_fit_refuse
     recipe, run = tmp_path / "toy.toml", tmp_path / "<i>run<i>"
     recipe.write_text(TOY_TRAINING, encoding="utf-8")
     few = few_sentences()
-    monkeypatch.setattr("annotated.cli.train.load_corpus", lambda *_: few)
+    monkeypatch.setattr("annotated.translation.cli.train.load_corpus", lambda *_: few)
     longer = ["--threads=1", "--epochs=30", "--max-steps=150", "--bleu-every=30"]
     assert main(["train", f"--config={recipe}", f"--out={run}", *longer]) == 0
     shipped, own = load_pretrained("multi30k-en-de")(SENTENCE), Translator.load(run)

@@ -4,7 +4,7 @@
 import { texts } from "./language.ts";
 import { floats, type PageModel } from "./translator.ts";
 
-// What the page can compute, as annotated/inside/__init__.py has it.
+// What the page can compute, as annotated/translation/watch/__init__.py has it.
 const NEEDED = {
   parts: "paper",
   norm_first: false,

@@ -9,7 +9,7 @@ const ESCAPE = "\ue000";
 const BYTE = /^<0x(..)>$/;
 const BLANKS = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85"; // control characters that Python takes for white space
 
-// Text as the package reads it, see annotated.tokenizers.normalize: one plain space between words, and nothing unseen.
+// Text as the package reads it, see annotated.translation.tokenizers.normalize: one plain space between words, and nothing unseen.
 export function normalize(text: string): string {
   const seen = text
     .replace(/\p{Cc}/gu, (control) => (BLANKS.includes(control) ? " " : ""))

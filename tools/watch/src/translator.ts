@@ -4,7 +4,7 @@ import { type Candidate, type Hypothesis, search } from "./search.ts";
 import { END, START, Tokenizer } from "./tokenizer.ts";
 import { type Part, type Trace, Transformer, type Vector } from "./transformer.ts";
 
-// What annotated/inside/__init__.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64;
+// What annotated/translation/watch/__init__.py writes: settings, pieces with their scores, the weights as 16-bit floats in base64;
 // those of a reader's own folder are numbers already.
 export interface PageModel {
   N: number;

@@ -7,7 +7,7 @@ import { readFolder } from "../src/folder.ts";
 
 const NAMES = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer.model", "training.json"];
 const SHIPPED = Object.fromEntries(
-  NAMES.map((name) => [name, readFileSync(`../../annotated/pretrained/multi30k-en-de/${name}`)]),
+  NAMES.map((name) => [name, readFileSync(`../../annotated/translation/pretrained/multi30k-en-de/${name}`)]),
 );
 type Files = Record<string, Uint8Array | string | null>;
 

@@ -1,5 +1,5 @@
 // What the page does besides the model: links, numbers in words, the layout of the search.
-// The model itself is held to PyTorch by tests/inside/test_inside.py.
+// The model itself is held to PyTorch by tests/watch/test_inside.py.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,0 +1,67 @@
+"""A batch of sentence pairs with its masks (section 5.1), and the batches of the copy task."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from annotated.transformer.attention import padding_mask, subsequent_mask
+
+
+class Batch:
+    """Sentence pairs, padded to one length a side, with the masks that training needs (section 5.1).
+
+    The decoder reads `tgt`, the target without its last token, and is asked for `tgt_y`, the target without
+    its first: at each position it must say what comes next.
+
+    Args:
+        src: source tokens (batch, src_len), int64, padded with `pad`.
+        tgt: target tokens (batch, tgt_len), from `<s>` to `</s>`, padded likewise; None at inference.
+        pad: the padding symbol's number.
+
+    Attributes:
+        src_mask: bool (batch, 1, src_len).
+        tgt, tgt_y: int64 (batch, tgt_len - 1).
+        tgt_mask: bool (batch, tgt_len - 1, tgt_len - 1), padding and future hidden.
+        ntokens: number of target tokens to predict, without padding.
+    """
+
+    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2):
+        self.src, self.src_mask, self.pad = src, padding_mask(src, pad), pad
+        if tgt is not None:
+            if len(tgt) != len(src):
+                raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")
+            self.tgt = tgt[:, :-1]
+            self.tgt_y = tgt[:, 1:]
+            self.tgt_mask = self.make_std_mask(self.tgt, pad)
+            self.ntokens = int((self.tgt_y != pad).sum())
+
+    def __repr__(self) -> str:
+        shown = f"src {tuple(self.src.shape)}"
+        if hasattr(self, "tgt"):
+            shown += f", tgt {tuple(self.tgt.shape)}, ntokens {self.ntokens:,}"
+        return f"Batch({shown}, on {self.src.device})"
+
+    @staticmethod
+    def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
+        """Hide padding and the future: tokens (batch, len) give a bool mask (batch, len, len)."""
+        return padding_mask(tgt, pad) & subsequent_mask(tgt.size(-1), tgt.device)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Move every tensor to `device`, in place; returns the batch itself."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value.to(device))
+        return self
+
+
+def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterator[Batch]:
+    """Generate `nbatches` batches of `batch_size` random rows for the copy task.
+
+    Each row has `length` symbols from 1 to V - 1, from torch's global generator; the first is always 1, as a
+    start symbol, and nothing is padding (0).
+    """
+    for _ in range(nbatches):
+        data = torch.randint(1, V, (batch_size, length))
+        data[:, 0] = 1
+        yield Batch(data, data.clone(), pad=0)

@@ -1,0 +1,62 @@
+"""The commands `annotated check` and `annotated build`."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from annotated.check import Report, run_file
+from annotated.check.adapt import Code
+from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
+from annotated.check.grade import grade, grades_as_csv, not_graded
+from annotated.check.report import junit, printable
+from annotated.translation.files import check_output
+
+
+def check(args: Namespace) -> int:
+    """Check files, or grade a folder; 1 where a law is broken or not written yet."""
+    if bool(args.files) == (args.grade is not None):
+        raise ValueError("name a file to check, or a folder with --grade")
+    found = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
+    others = [*args.files, *found, args.adapter]
+    for output in (args.json, args.junit, args.csv):
+        check_output(output, others)
+        others.append(output)
+    reports = grade(args.grade, args.timeout, args.adapter) if args.grade is not None else []
+    for report in reports:
+        mistake = report.first_mistake()
+        print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
+    if left_out := {str(path) for file in found if (path := not_graded(args.grade, file))}:
+        print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
+    for file in args.files:
+        reports.append(run_file(file, args.adapter))
+        print(reports[-1].text(args.verbose))
+        if args.hints and (stub := first_open_stub(reports[-1], file)):
+            print(f"\nHints for {stub}:", hints(stub, args.hints), sep="\n")
+        print_translation(reports[-1], file, args.adapter, args.translate)
+    text = ", ".join(report.to_json() for report in reports)
+    forms = text if len(args.files) == 1 else f"[{text}]", junit(reports), grades_as_csv(reports)
+    for path, form in zip((args.json, args.junit, args.csv), forms, strict=True):
+        if path is not None:
+            path.write_text(form, encoding="utf-8", newline="")
+    return 0 if all(report.passed for report in reports) else 1
+
+
+def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
+    """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
+    if not model_is_right(report):
+        if text is not None:
+            print("\nThe model must keep its laws before the shipped weights are loaded into it.")
+    elif text is None:
+        print('\nThe model itself keeps its laws. Let it translate: --translate "A dog runs."')
+    else:
+        own, theirs, other = translate(Code.load(file, adapter), text)
+        print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")
+        print("(as the package's model does)" if own == theirs else f"(the package's model writes: {theirs})")
+        if other:
+            print(f"The first part that computes something else than the package's: {other}")
+
+
+def build(args: Namespace) -> int:
+    """Write the stubs of a Transformer to fill in."""
+    path = write_stubs(args.folder)
+    print(f"{path}: stubs in the order of the lessons; annotated check {path} says what is open")
+    return 0

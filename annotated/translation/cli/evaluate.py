@@ -1,0 +1,67 @@
+"""`annotated evaluate`: score a model on a corpus."""
+
+import argparse
+from contextlib import ExitStack
+from dataclasses import asdict
+
+from annotated.metrics import METRICS, bootstrap
+from annotated.search.config import Search
+from annotated.translation.cli.flags import CORPUS, PAIR
+from annotated.translation.cli.train import own_files
+from annotated.translation.cli.translate import load_translator, located, search_settings
+from annotated.translation.data import Corpus, load_corpus, own_text
+from annotated.translation.data.corpora import drop_faults
+from annotated.translation.data.pairs import languages
+from annotated.translation.devices import say
+from annotated.translation.evaluation import score_split
+from annotated.translation.files import check_output, json_text
+from annotated.translation.storage.model_folder import find_model, reads_tokenized, training_settings
+from annotated.translation.tokenizers import normalize
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Score a model; see `annotated evaluate --help`."""
+    model = find_model(args.model)
+    inputs = [args.src, args.tgt, args.config, args.variants, *model.iterdir()]
+    check_output(args.save, inputs)
+    check_output(args.json, [*inputs, args.save])
+    with located():
+        translator = load_translator(args)
+        corpus, split = scored_corpus(args)
+        options = reads_tokenized(vars(args)), Search(**search_settings(args)), args.bleu_tokenize
+        results, translations = score_split(translator, corpus, split, *options, progress=True)
+        references = [normalize(line) for line in corpus[split].tgt]
+        scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
+    with ExitStack() as outputs:  # the last is written first, and each whatever becomes of the others
+        if args.json is not None:
+            values = asdict(results) | {name: asdict(score) for name, score in scores.items()}
+            outputs.callback(args.json.write_text, json_text(values), "utf-8")
+        if args.save is not None:
+            text = "".join(line + "\n" for line in translations)
+            outputs.callback(args.save.write_text, text, "utf-8", newline="\n")
+        outputs.callback(print, results, *scores.values(), sep="\n", flush=True)
+
+
+def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
+    """Read the user's own files, or a corpus by its name; returns it and the split to score.
+
+    Where no flag says otherwise, the text is that of the training, as the model's folder tells it.
+    """
+    trained = training_settings(find_model(args.model))
+    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or CORPUS
+    if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # as sigmorphon2020 takes it
+        raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
+    pair = args.pair or pair
+    columns = args.columns and args.columns.split(",")
+    files = own_files(args.src, args.tgt, "")
+    if files is not None:
+        for flag, value in {"corpus": args.corpus, "split": args.split}.items():
+            if value not in (None, "own"):
+                raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
+        text = drop_faults(own_text(files, "own", columns), pair, keep_equal=True)
+        if text.dropped:
+            say(text.report())
+        return Corpus("own", *languages(pair), {"own": text}), "own"
+    if corpus == trained.get("corpus", corpus):
+        args.form = args.form or trained.get("form")
+    return load_corpus(corpus, pair or PAIR, args.form, columns), args.split or "val"

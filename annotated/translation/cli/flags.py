@@ -1,0 +1,276 @@
+"""The commands and their flags. The docstring of a command's function is what its --help says."""
+
+import inspect
+import re
+import sys
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, _ActionsContainer
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from annotated.search.config import Search
+from annotated.transformer.config import TransformerConfig
+from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
+from annotated.translation.tokenizers import KINDS, SUBWORDS
+from annotated.translation.training.config import ErrorRate, Preset, TrainingConfig
+
+MODEL = "model folder, or name of a shipped model"
+CORPUS, PAIR = "multi30k", "en-de"  # where nothing says otherwise
+
+
+def recipes() -> dict[str, Path]:
+    """Find the recipes of the shipped models by name."""
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("recipes/*.toml"))}
+
+
+def add_settings(group: _ActionsContainer, settings: type) -> None:
+    """Add a flag for each field that has a default; the comment behind it is the help text."""
+    try:
+        source = inspect.getsource(sys.modules[settings.__module__])  # of a class it takes longer
+    except OSError:  # only the byte code is installed
+        source = ""
+    comments = dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
+    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
+    presets = {preset: getattr(settings, preset, settings)(*sizes) for preset in get_args(Preset)}
+    for field in fields(settings):
+        if field.default is MISSING or field.name in ("seed", "n_best"):  # flags of every command, and of one
+            continue
+        options: dict[str, Any] = {"type": field.type}
+        if field.type is bool:
+            options = {"action": BooleanOptionalAction}
+        elif choices := get_args(field.type):
+            options = {"choices": choices}
+        defaults = {preset: getattr(values, field.name) for preset, values in presets.items()}
+        if len(set(defaults.values())) == 1:
+            defaults = {"default": defaults["base"]}
+        note = ", ".join(f"{preset}: {value}" for preset, value in defaults.items())
+        text = f"{comments.get(field.name, '')} ({note})".replace("%", "%%")
+        group.add_argument(flag_name(field.name), default=SUPPRESS, help=text, **options)
+
+
+def flag_name(setting: str) -> str:
+    """Return the flag that sets a field."""
+    return "--" + setting.replace("_", "-")
+
+
+def add_data(group: _ActionsContainer) -> None:
+    """Add the flags of a corpus or of the user's own text."""
+    add = group.add_argument
+    add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, "
+        "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
+        f"(default: {CORPUS}, or with --src own)")  # fmt: skip
+    add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
+    add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
+    add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
+        "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
+    add("--tgt", type=Path, metavar="FILE", help="translation of --src, line by line")
+    add("--columns", metavar="SRC,TGT", help="names of the columns of source and target")
+
+
+def add_search(command: ArgumentParser) -> None:
+    """Add the flags of a search, and of what computes it."""
+    group = command.add_argument_group("search")
+    add_settings(group, Search)
+    add = group.add_argument
+    add("--engine", choices=ENGINES, default="auto", help="library that searches (default: auto)")
+    add("--quantization", choices=QUANTIZATIONS, default="float32", help="number format of the matrices in "
+        "CTranslate2 (default: float32)")  # fmt: skip
+    add_settings(command.add_argument_group("limits"), Limits)
+
+
+def add_torch(command: ArgumentParser) -> None:
+    """Add the flags of every command that computes with a model."""
+    add = command.add_argument_group("every command").add_argument
+    add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
+    add("--threads", type=int, default=0, help="number of CPU threads; by default PyTorch chooses")
+    add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
+    add("--variants", type=Path, metavar="FILE", help="Python file that registers variants; it is executed")
+    add_files(command)
+
+
+def add_files(command: ArgumentParser) -> None:
+    """Add the flags of every command."""
+    add = command.add_argument
+    add("--config", type=Path, metavar="FILE", help="JSON or TOML file with any of these settings")
+    add("--traceback", action="store_true", help="show where an error arose")
+
+
+def train(command: ArgumentParser) -> None:
+    """train a model
+
+    Train a model on a corpus, or on your own pair of files.
+    Ctrl-C, or SIGTERM, leaves a model that can be used, and a run that can be resumed.
+
+    examples:
+      annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first
+      annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine
+      annotated train --out runs/first --resume      go on where it stopped, with the settings it had
+      annotated train --config runs/first/training.json --dropout 0.2 --out runs/second
+      annotated train --variants my_parts.py --parts rms --out runs/rms
+      torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU
+      torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\
+          -m annotated train ...                              the same on each of two machines
+    """
+    add = command.add_argument
+    add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the run, new or empty")
+    add("--preset", choices=get_args(Preset), default="tiny", help="settings to start from (default: tiny)")
+    add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
+    add("--init-from", metavar="MODEL", help="model whose weights, settings and tokenizers to start from")
+    add("--tokenizer", choices=KINDS, default="subwords", help="units of text (default: subwords); chars are "
+        "grapheme clusters, spaces are for text that is cut already, words are cut by the rules of --pair's "
+        "languages, or without it at white space")  # fmt: skip
+    add("--src-tokenizer", choices=KINDS, help="units of the source, if not those of --tokenizer")
+    add("--tgt-tokenizer", choices=KINDS, help="units of the target, if not those of --tokenizer")
+    add("--vocab", type=int, help="number of tokens at most, shared by both sides if all embeddings are tied "
+        f"(default: {SUBWORDS} subwords; all words that occur twice; all chars and spaces)")  # fmt: skip
+    add("--cache", type=Path, metavar="FOLDER", help="folder for the encoded text, shared by processes and "
+        "later runs; without it, each process keeps it in memory")  # fmt: skip
+    data = command.add_argument_group("data")
+    add_data(data)
+    data.add_argument("--val-src", type=Path, metavar="FILE", help="text to validate on; without it, 5%% of "
+                      "--src is held out")  # fmt: skip
+    data.add_argument("--val-tgt", type=Path, metavar="FILE", help="translation of --val-src")
+    data.add_argument("--keep-equal", action=BooleanOptionalAction, help="keep pairs of --src and --tgt with "
+                      "equal sides (default: only with chars or spaces on a side)")  # fmt: skip
+    add_settings(command.add_argument_group("model"), TransformerConfig)
+    add_settings(command.add_argument_group("training"), TrainingConfig)
+    add_torch(command)
+
+
+def translate(command: ArgumentParser) -> None:
+    """translate lines of text
+
+    Translate files, or standard input, to standard output: one line in, one line out.
+    Lines are translated as they come, many together where many are there, and written at once.
+
+    examples:
+      annotated translate --model runs/first < en.txt > de.txt
+      annotated translate --model runs/first monday.txt tuesday.txt
+      annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv
+      annotated translate --model multi30k-en-de      asks for a sentence at a time
+    """
+    add = command.add_argument
+    add("files", type=Path, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
+        "sentence a line; standard input if none is named, or for -")  # fmt: skip
+    add("--model", required=True, help=MODEL)
+    add("--n-best", type=int, default=SUPPRESS, help="number of translations of each line, best first, in "
+        "three columns with tabs between them: number of the line, score, translation")  # fmt: skip
+    add_search(command)
+    add_torch(command)
+
+
+def evaluate(command: ArgumentParser) -> None:
+    """score a model on a corpus
+
+    Translate a split of a corpus, or your own file, and print BLEU, chrF and perplexity (without
+    label smoothing). Without flags, corpus and pair are those that the model was trained on; for
+    a model of your own text, give --src and --tgt, which it must not have been trained on.
+
+    examples:
+      annotated evaluate --model runs/first --corpus multi30k --split test_2016_flickr
+      annotated evaluate --model runs/mine --src test.en --tgt test.de
+    """
+    add = command.add_argument
+    add("--model", required=True, help=MODEL)
+    add("--split", help="part of the corpus (default: val)")
+    add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
+    add("--metric", action="append", default=[], choices=get_args(ErrorRate), help="a score in "
+        "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
+        "sentences that are right (exact) or wrong (ser)")  # fmt: skip
+    add("--save", type=Path, metavar="FILE", help="file for the translations too")
+    add("--json", type=Path, metavar="FILE", help="file for the scores too")
+    add_data(command.add_argument_group("data"))
+    add_search(command)
+    add_torch(command)
+
+
+def average(command: ArgumentParser) -> None:
+    """average the weights of checkpoints
+
+    Write a model whose weights are the mean of those of several checkpoints (section 6.1).
+
+    example:
+      annotated average runs/first/checkpoints/step-* --out runs/averaged
+    """
+    add = command.add_argument
+    add("checkpoints", type=Path, nargs="+", metavar="FOLDER", help="model folders")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for the model")
+    add_torch(command)
+
+
+def export(command: ArgumentParser) -> None:
+    """write a model for another engine
+
+    Write a model for CTranslate2 or as Hugging Face's MarianMTModel, into a new folder.
+    What that takes comes with pip install ".[interop]" in the clone.
+
+    examples:
+      annotated export --model runs/first --to ctranslate2 --quantization int8 --out first-int8
+      annotated export --model runs/first --to marian --out first-marian
+    """
+    add = command.add_argument
+    add("--model", required=True, help=MODEL)
+    add("--to", required=True, choices=("ctranslate2", "marian"), help="engine to write for")
+    add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for what is written")
+    add("--quantization", choices=QUANTIZATIONS, help="number format of the matrices, for CTranslate2 alone")
+    add_torch(command)
+
+
+def reproduce(command: ArgumentParser) -> None:
+    """train and score a published model anew
+
+    Train as a recipe says, then score the splits that it names.
+    The same command goes on where it was stopped.
+    """
+    add = command.add_argument
+    add("name", metavar="RECIPE", help=f"{', '.join(recipes())}, or a .toml file of your own")
+    add("--out", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
+    add_torch(command)
+
+
+def check(command: ArgumentParser) -> None:
+    """tell whether a Transformer of your own is right
+
+    Hold a Python file to the laws that every Transformer keeps: causality, padding, scale, the loss,
+    the schedule, search. Names are those of the classic, or an adapter says what stands for what.
+
+    examples:
+      annotated check my_transformer.py
+      annotated check my_transformer.py --hints 2
+      annotated check my_transformer.py --translate "A dog runs across the grass."
+      annotated check --grade submissions/ --csv grades.csv --junit grades.xml
+    """
+    add = command.add_argument
+    add("files", type=Path, nargs="*", metavar="FILE.py", help="Python files to check; they are executed")
+    add("--adapter", type=Path, metavar="FILE", help="Python file that says what stands for what; executed")
+    add("--hints", type=int, choices=range(4), default=0, help="1 what to think of, 2 shapes, 3 the lines")
+    add("--translate", metavar="TEXT", help="English sentence, for a model that keeps all laws; trained "
+        "weights are loaded into it")  # fmt: skip
+    add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
+    add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
+    add("--verbose", action="store_true", help="list the laws that do not apply, too")
+    add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON: an object for one "
+        "FILE.py, else a list")  # fmt: skip
+    add("--junit", type=Path, metavar="FILE", help="file for the findings too, as JUnit XML")
+    add("--csv", type=Path, metavar="FILE", help="file for a line a submission too, as CSV")
+    add_files(command)
+
+
+def build(command: ArgumentParser) -> None:
+    """write stubs of a Transformer to fill in
+
+    Write transformer.py: the parts of a Transformer in the order of the lessons, each with its shapes.
+
+    example:
+      annotated build mine
+      annotated check mine/transformer.py
+    """
+    command.add_argument("folder", type=Path, metavar="FOLDER", help="folder for transformer.py")
+    add_files(command)
+
+
+# What adds the flags of a command, and the module beside this one that has the function of the same name.
+COMMANDS = {
+    train: "train", translate: "translate", evaluate: "evaluate", average: "models", export: "models",
+    reproduce: "models", check: "check", build: "check",
+}  # fmt: skip

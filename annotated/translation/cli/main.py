@@ -1,0 +1,153 @@
+"""The command line: `annotated train | translate | evaluate | ...`, or `python -m annotated ...`.
+
+Settings come from flags, under them from the file that --config names, under that from the run to resume.
+PyTorch takes seconds to import: it and a command's own module are imported when the command runs.
+"""
+
+import os
+import sys
+import traceback
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from inspect import cleandoc
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from annotated import __version__
+from annotated.translation.cli.flags import COMMANDS, flag_name
+from annotated.translation.files import read_json, read_toml
+
+# A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
+BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 2 after an error, which takes one line without --traceback."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if sys.stderr is None:  # closed by the shell; `print` would write to standard output instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    try:
+        args = parse(arguments)
+        if getattr(args, "variants", None):
+            register_variants(args.variants)
+        if "threads" in args:
+            import torch
+
+            if args.threads > 0:
+                torch.set_num_threads(args.threads)
+            torch.manual_seed(getattr(args, "seed", 0))
+        return resolve_name(f"annotated.translation.cli.{args.command}")(args) or 0
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, OSError, ImportError) as error:
+        if "--traceback" in arguments:
+            traceback.print_exc()
+        print(f"annotated: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("annotated: stopped", file=sys.stderr)
+        return 130
+
+
+def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
+    """Describe all commands; returns the whole parser, and that of each command by its name."""
+    description = "Train, use and score translation models."
+    parser = ArgumentParser(prog="annotated", usage="annotated COMMAND [FLAG ...]", description=description)
+    version = {"action": "version", "version": f"annotated {__version__}"}
+    parser.add_argument("--version", **version)  # type: ignore[arg-type]
+    commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND ...")
+    for add_flags, module in COMMANDS.items():
+        name = add_flags.__name__
+        summary, _, text = cleandoc(add_flags.__doc__ or "").partition("\n\n")
+        description, examples, closing = text.partition("example")
+        command = commands.add_parser(
+            name,
+            prog=f"annotated {name}",
+            help=summary,
+            description=description,
+            epilog=examples + closing,
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_flags(command)
+        command.add_argument("--version", **version)  # type: ignore[arg-type]
+        needed = [a.metavar or a.dest for a in command._actions if not a.option_strings]
+        command.usage = " ".join([command.prog, *map(str, needed), "[FLAG ...]"])
+        command.set_defaults(command=f"{module}:{name}")
+    return parser, commands.choices
+
+
+def parse(arguments: Sequence[str]) -> Namespace:
+    """Read the command line, and under it the files that give settings."""
+    parser, commands = make_parser()
+    if not arguments or arguments[0] not in commands:
+        return parser.parse_args(arguments)
+    name, *rest = arguments
+    command = commands[name]
+    settings = file_settings(name, rest, command)
+    flags = [flag for setting in settings.items() for flag in as_flags(*setting)]
+    # Flags from files come first, so that those given by hand win. Files may stand between flags.
+    return command.parse_intermixed_args([*flags, *rest])
+
+
+# ---- files of settings
+
+
+def file_settings(name: str, arguments: list[str], command: ArgumentParser) -> dict[str, Any]:
+    """Read the files that give settings: that of the run to resume, and that of --config, which wins."""
+    first = ArgumentParser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
+    first.add_argument("--config", type=Path)
+    first.add_argument("--out")
+    first.add_argument("--resume", action="store_true")
+    args, _ = first.parse_known_args(arguments)
+    settings = settings_in(args.config, name, command) if args.config else {}
+    if args.resume and (out := args.out or settings.get("out")):
+        run = Path(out) / "training.json"
+        if run.exists():
+            settings = settings_in(run, name, command) | settings
+    return settings
+
+
+def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any]:
+    """Read a command's settings from a JSON or TOML file; null stands for one that is not given.
+
+    Where the file holds tables, each has the settings of one command.
+    """
+    values = read_toml(path) if path.suffix == ".toml" else read_json(path)
+    if path.name == "training.json":
+        values.pop("notes", None)  # what a user of `annotated.train` wanted to remember is not a setting
+    if any(isinstance(value, dict) for value in values.values()):
+        if name not in values or not all(isinstance(value, dict) for value in values.values()):
+            command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
+        values = values[name]
+    for key in values:
+        if key.replace("-", "_") in BY_HAND:
+            command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def as_flags(name: str, value: object) -> list[str]:
+    """Return a setting as it is given by hand; a list gives its flag again and again."""
+    if isinstance(value, list):
+        return [flag for each in value for flag in as_flags(name, each)]
+    if isinstance(value, bool):
+        return [flag_name(name if value else f"no-{name}")]
+    return [f"{flag_name(name)}={value}"]
+
+
+# ---- a file of variants
+
+
+def register_variants(path: Path) -> None:
+    """Execute a Python file, which the user has named by hand; it may import its neighbors."""
+    # A name of its own, because the file may be called torch.py.
+    loader = SourceFileLoader(f"variants.{path.stem}", str(path))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = sys.modules[loader.name] = module_from_spec(spec)
+    sys.path.append(str(path.parent.absolute()))
+    loader.exec_module(module)

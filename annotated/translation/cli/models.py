@@ -1,0 +1,76 @@
+"""`annotated average`, `annotated export` and `annotated reproduce`."""
+
+import argparse
+from pathlib import Path
+
+from annotated.translation.cli.flags import recipes
+from annotated.translation.cli.main import main
+from annotated.translation.devices import is_first, say
+from annotated.translation.files import creating_folder, read_toml, write_json
+from annotated.translation.storage.model_folder import (
+    SETTINGS,
+    load_model,
+    load_weights,
+    save_model,
+    training_settings,
+)
+from annotated.translation.training.checkpoint import average_checkpoints
+from annotated.translation.translator import Translator
+
+
+def average(args: argparse.Namespace) -> None:
+    """Average checkpoints; see `annotated average --help`."""
+    first, *others = args.checkpoints
+    settings = training_settings(first)
+    for folder in others:
+        for name in ("pair", "form"):  # two directions may share settings and tokenizer
+            value, expected = training_settings(folder).get(name), settings.get(name)
+            if value != expected:
+                raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
+    with creating_folder(args.out) as folder:
+        model, *tokenizers = load_model(first)
+        load_weights(model, average_checkpoints(args.checkpoints), args.out)
+        if settings:
+            write_json(folder / SETTINGS, settings)  # they tell what text the model reads
+        save_model(folder, model, *tokenizers)
+    say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
+
+
+def export(args: argparse.Namespace) -> None:
+    """Write a model for another engine; see `annotated export --help`. Raises as the writers do."""
+    from annotated.translation import interop  # takes longer to import than `average` takes to run
+
+    if args.quantization is not None and args.to != "ctranslate2":
+        raise ValueError(f"--quantization is for --to ctranslate2, not {args.to}")
+    options = {"quantization": args.quantization} if args.quantization else {}
+    translator = Translator.load(args.model)
+    write = getattr(interop, f"to_{args.to}")
+    write(args.out, translator.model, translator.src_tokenizer, translator.tgt_tokenizer, **options)
+    if translator.lower_cased:
+        say(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")
+    if args.quantization == "int8":
+        say(interop.ctranslate2.INT8)
+    say(f"{args.out} is for {args.to}")
+
+
+def reproduce(args: argparse.Namespace) -> int:
+    """Train and score as a recipe says; see `annotated reproduce --help`."""
+    recipe = recipes().get(args.name, Path(args.name))
+    if recipe.suffix != ".toml":
+        raise ValueError(f"{args.name!r} is not a recipe; they are: {', '.join(recipes())}")
+    tables = read_toml(recipe)
+    own = "src" in tables.get("evaluate", tables)  # the user's text, which has no splits
+    splits = ["own"] if own else tables.get("card", {}).get("splits", ["val"])
+    run = args.out or Path("runs") / recipe.stem
+    common = [f"--config={recipe}", f"--device={args.device}", f"--threads={args.threads}"]
+    common += ["--traceback"] if args.traceback else []
+    seed = [f"--seed={args.seed}"] if "seed" in args else []
+    status = main(["train", f"--out={run}", "--resume", *common, *seed])
+    for split in splits if is_first() else ():
+        if status:
+            break
+        scores = run / f"{split}.json"
+        scores.unlink(missing_ok=True)  # `evaluate` replaces no file of the model
+        print(split, flush=True)
+        status = main(["evaluate", f"--model={run}", f"--split={split}", f"--json={scores}", *common])
+    return status

@@ -1,0 +1,75 @@
+"""`annotated train`, and the user's own text, which evaluate reads too."""
+
+import argparse
+import os
+from functools import partial
+from pathlib import Path
+
+import annotated
+from annotated.translation.cli.flags import CORPUS, PAIR
+from annotated.translation.data import Corpus, load_corpus, own_corpus
+from annotated.translation.data.corpora import Text
+from annotated.translation.data.text_files import TABLES, table_suffix
+from annotated.translation.devices import say
+from annotated.translation.training.config import TEXT
+from annotated.translation.training.distributed import DistributedError, broadcast
+from annotated.translation.training.train import Stopped, keeps_equal
+
+
+def train(args: argparse.Namespace) -> int:
+    """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
+    name_corpus(args)
+    apart = (*TEXT, "command", "config", "threads", "traceback", "variants")
+    settings = {name: value for name, value in vars(args).items() if name not in apart}
+    try:
+        annotated.train(partial(training_corpus, args), notes=text_settings(args), **settings)
+    except Stopped as stopped:
+        say(str(stopped))
+        return 130
+    except DistributedError as error:
+        if int(os.environ.get("LOCAL_RANK") or 0):  # the first process of this machine says it
+            return 2
+        raise ValueError(error) from error
+    return 0
+
+
+def text_settings(args: argparse.Namespace) -> dict[str, object]:
+    """Return the flags of the text as JSON, with the full paths of files."""
+    values = {name: getattr(args, name) for name in TEXT}
+    return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
+
+
+def name_corpus(args: argparse.Namespace) -> None:
+    """Set what the flags leave out: the corpus, its languages, whether pairs with equal sides are kept."""
+    if args.keep_equal is None:
+        kinds = args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer
+        args.keep_equal = keeps_equal(*kinds)
+    if args.src is None and args.tgt is None:
+        if args.val_src is not None or args.val_tgt is not None:
+            raise ValueError("--val-src goes with --src, which is missing")
+        args.corpus, args.pair = args.corpus or CORPUS, args.pair or PAIR
+    elif args.corpus not in (None, "own"):
+        raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
+    else:
+        args.corpus = "own"
+
+
+def training_corpus(args: argparse.Namespace) -> Corpus:
+    """Read the user's own files, or a corpus by name, as the flags of the first process say."""
+    args = broadcast(args)
+    columns = args.columns and args.columns.split(",")
+    text = own_files(args.src, args.tgt, "")
+    if text is None:
+        return load_corpus(args.corpus, args.pair, args.form, columns, args.cache)
+    val = own_files(args.val_src, args.val_tgt, "val-")
+    return own_corpus(text, val, args.pair, args.keep_equal, columns, args.cache)
+
+
+def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
+    """Return the user's pair of files, or one file that holds both sides; None if none is given."""
+    if tgt is None and (src is None or table_suffix(src)):
+        return src
+    if src is None or tgt is None or table_suffix(src) or table_suffix(tgt) or src.resolve() == tgt.resolve():
+        files = f"two files, a sentence a line, or --{flag}src alone a table ({', '.join(TABLES)})"
+        raise ValueError(f"--{flag}src and --{flag}tgt must name {files}, not {src} and {tgt}")
+    return src, tgt

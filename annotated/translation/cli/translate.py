@@ -1,0 +1,120 @@
+"""`annotated translate`: translate lines of text."""
+
+import argparse
+import io
+import os
+import stat
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from tqdm import tqdm
+
+from annotated.search.beam import Hypothesis
+from annotated.search.config import Search
+from annotated.translation.devices import find_device, say
+from annotated.translation.files import decode_lines
+from annotated.translation.limits import Limits
+from annotated.translation.tokenizers import Tokenizer
+from annotated.translation.translator import Translator
+
+FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
+READ_BYTES = 2**20  # read at a time, at most
+
+
+def translate(args: argparse.Namespace) -> None:
+    """Translate files or standard input; see `annotated translate --help`."""
+    with ExitStack() as stack:
+        files = [open_input(path, stack) for path in args.files]
+        translator, search = load_translator(args), search_settings(args)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress
+        bar = stack.enter_context(tqdm(unit="line", disable=visible or None))
+        number = 1  # of the next line, counted over all files
+        for path, file in zip(args.files, files, strict=True):
+            name = "standard input" if path == Path("-") else str(path)
+            for first, lines in stream_lines(file, name):
+                with located("" if path == Path("-") else f"{name}: "):
+                    if "n_best" in args:
+                        found = translator.search(lines, **search, first_line=first)
+                        printed = list(list_best(found, translator.tgt_tokenizer, number))
+                    else:
+                        printed = translator.translate(lines, **search, first_line=first)
+                print("".join(line + "\n" for line in printed), end="", flush=True)
+                number += len(lines)
+                bar.update(len(lines))
+
+
+def list_best(found: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:
+    """List the hypotheses of each line, whose numbers begin with `number`, with their scores."""
+    for i, best in enumerate(found, start=number):
+        for hypothesis in best:
+            yield f"{i}\t{hypothesis.score:.4f}\t{tokenizer.decode(hypothesis.tokens)}"
+
+
+def load_translator(args: argparse.Namespace) -> Translator:
+    """Load the translator that the flags name, with the engine and the limits that they set."""
+    names = "engine", "quantization", *(field.name for field in fields(Limits))
+    options = {name: getattr(args, name) for name in names if name in args}
+    return Translator.load(args.model, find_device(args.device), **options)
+
+
+def search_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `Search` that the flags give."""
+    return {field.name: getattr(args, field.name) for field in fields(Search) if field.name in args}
+
+
+@contextmanager
+def located(where: str = "") -> Iterator[None]:
+    """Print warnings in a line each; prefix warnings and errors with their location."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: say(f"annotated: {where}{message}")
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(f"{where}{error}") from error
+
+
+# ---- lines of files and pipes
+
+
+def open_input(path: Path, stack: ExitStack) -> BinaryIO:
+    """Open a file, or standard input for `-`.
+
+    Raises ValueError for the file that standard output goes to: it would grow as long as it is read.
+    """
+    file: BinaryIO = sys.stdin.buffer if path == Path("-") else stack.enter_context(path.open("rb"))
+    with suppress(OSError):  # a notebook or a test may give what is not a file
+        os.set_blocking(file.fileno(), True)  # else a pause of the writer would look like the end
+        source, target = os.fstat(file.fileno()), os.fstat(sys.stdout.fileno())
+        if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):
+            raise ValueError(f"{path} is the file that is written to")
+    return file
+
+
+def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Read lines as they come, numbered by the first; each group is at most twice as large as the last.
+
+    So what is typed, or comes slowly, is translated line by line, and the first lines of a large file soon.
+    Raises ValueError naming the line that is not UTF-8.
+    """
+    if file.isatty():
+        say("one sentence a line; Ctrl-D ends")
+    threads = torch.get_num_threads()
+    size, count, rest, ended = FEWEST * threads, 0, b"", False
+    while not ended:
+        data = file.read1(READ_BYTES)
+        ended = not data
+        whole, newline, rest = (rest + data).rpartition(b"\n")
+        lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()
+        while lines:
+            group, lines = lines[:size], lines[size:]
+            yield count + 1, list(decode_lines(group, name, after=count))
+            count += len(group)
+            size = min(2 * size, MOST * threads)

@@ -1,0 +1,78 @@
+"""The devices of this machine, and the place of this process among those that `torchrun` starts."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from tqdm import tqdm
+
+
+def find_device(device: str | torch.device = "auto") -> torch.device:
+    """Return a device by name, such as "cpu", "cuda" or "cuda:1"; "auto" is the best there is.
+
+    Under `torchrun`, "cuda" is the GPU of this process. Raises ValueError for a device that is missing.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        device = next(name for name, present in available.items() if present)
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"there is no device {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
+    if not available.get(found.type, True):
+        raise ValueError(f"there is no {found.type} device on this machine; use auto or cpu")
+    if found.type == "cuda" and found.index is None:
+        return torch.device("cuda", read_number("LOCAL_RANK", 0))
+    return found
+
+
+def read_number(name: str, default: int) -> int:
+    """Read a whole number from the environment; an empty variable counts as unset."""
+    return int(os.environ.get(name) or default)
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Return the number of this process, from 0, and how many there are that exchange gradients."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def is_first() -> bool:
+    """Return whether this is the first process, of those that have joined or that `torchrun` started."""
+    if dist.is_initialized() or read_number("WORLD_SIZE", 1) == 1:
+        return rank_and_world()[0] == 0
+    return read_number("RANK", 0) == 0
+
+
+def node() -> str:
+    """Name this machine, with its number among those that `torchrun` joins."""
+    return f"node {read_number('GROUP_RANK', 0)} ({platform.node()})"
+
+
+def silent() -> bool:
+    """Return whether this process prints nothing."""
+    return not is_first() or sys.stderr is None or sys.stderr.closed
+
+
+def say(text: str) -> None:
+    """Print a message on standard error, from the first process only, without breaking a progress bar."""
+    if not silent():
+        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+
+
+@contextmanager
+def default_torch_state(device: torch.device) -> Iterator[None]:
+    """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    gpus, plain = [device] if device.type == "cuda" else [], torch.autocast(device.type, enabled=False)
+    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad(), plain:
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_num_threads(threads)

@@ -1,0 +1,105 @@
+"""Evaluate a model on a split of a corpus: BLEU and chrF of its translations, perplexity and accuracy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from annotated.metrics import (
+    Score,
+    bleu_metric,
+    bleu_tokenizer,
+    bootstrap,
+    chrf,
+    moses_supports,
+    moses_tokenized,
+)
+from annotated.perplexity import score_tokens
+from annotated.search.config import Search
+from annotated.translation.data import Corpus, TokenBatches, encode_corpus
+from annotated.translation.files import read_json
+from annotated.translation.tokenizers import normalize
+from annotated.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Results:
+    """Scores of one model on one split, and the search that they hold for."""
+
+    corpus: str
+    pair: str | None  # None where nobody named the languages
+    split: str
+    sentences: int
+    beam: int
+    alpha: float
+    penalty: str
+    bleu: Score | None  # cased and detokenized; None where the text itself is tokenized
+    tokenized_bleu: Score | None  # lower-cased and tokenized, as older tables have it; see `moses_supports`
+    chrf: Score
+    perplexity: float  # per token, without label smoothing
+    accuracy: float  # share of reference tokens that were the model's first choice
+
+    def __str__(self) -> str:
+        scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
+        lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
+        perplexity = f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}"
+        return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Results":
+        """Turn back what `dataclasses.asdict` gave."""
+        names = [name for name in ("bleu", "tokenized_bleu", "chrf") if values[name] is not None]
+        return cls(**{**values, **{name: Score(**values[name]) for name in names}})
+
+
+def read_scores(folder: Path) -> dict[str, Results]:
+    """Read the scores of a released model, by split. Raises as `read_json` does."""
+    return {split: Results.from_json(found) for split, found in read_json(folder / "scores.json").items()}
+
+
+def score_split(
+    translator: Translator,
+    corpus: Corpus,
+    split: str,
+    tokenized: bool,
+    search: Search,
+    tokenize: str | None = None,
+    progress: bool = False,
+) -> tuple[Results, list[str]]:
+    """Translate a split and score that; returns the scores and the translations.
+
+    `tokenized` text is tokenized and lower-cased already; for other text, `tokenize` names sacreBLEU's
+    tokenizer, if not the language's. Raises ValueError for an unknown split, and as `bleu_metric` does.
+    """
+    text = corpus[split]
+    if tokenized and tokenize:
+        raise ValueError(f"this text is tokenized already: its BLEU takes no tokenizer {tokenize!r}")
+    tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
+    measure = bleu_metric(tokenize)
+    found = translator.translate(text.src, search.beam, search.alpha, search.penalty, progress=progress)
+    references = [normalize(line) for line in text.tgt]
+    language = corpus.tgt_language or ""
+    older = (found, references) if tokenized else None
+    if not tokenized and moses_supports(language):
+        older = moses_tokenized(found, language), moses_tokenized(references, language)
+    src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
+    room = translator.model.max_positions  # longer pairs have no perplexity
+    limit = room and room - max(1, len(src_tokenizer.before + src_tokenizer.after))
+    pairs = encode_corpus(text, src_tokenizer, tgt_tokenizer, limit)
+    longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
+    batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
+    tokens = score_tokens(translator.model, batches.epoch(0))
+    results = Results(
+        corpus.name,
+        corpus.pair,
+        split,
+        len(text),
+        search.beam,
+        search.alpha,
+        search.penalty,
+        None if tokenized else bootstrap(found, references, metric=measure),
+        bootstrap(*older, tokenize="none") if older else None,
+        chrf(found, references),
+        tokens.perplexity,
+        tokens.accuracy,
+    )
+    return results, found

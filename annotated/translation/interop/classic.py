@@ -1,0 +1,102 @@
+"""Checkpoints of "The Annotated Transformer", of 2018 and of 2022.
+
+That model is pre-norm, and its parameters have our names, except `a_2` and `b_2` in the norms. Its layer norm
+divides by the unbiased deviation plus 1e-6, ours by the root of the biased variance plus eps. The constant
+factor between the deviations goes into the gain, and eps becomes nearly nothing. What remains, the 1e-6 added
+to the deviation, changes a state by about one part in a million over its deviation.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile, is_zipfile
+
+import torch
+from torch import Tensor
+
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.interop.common import check_sinusoids
+from annotated.translation.storage.model_folder import model_with, wanted_weights
+
+EPS = 1e-12
+SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"
+EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
+
+
+def from_annotated(
+    source: Mapping[str, Tensor] | str | Path, h: int = 8, dropout: float = 0.1
+) -> EncoderDecoder:
+    """Return the model of a `state_dict()`, or of a file that holds one.
+
+    Tokens keep their numbers, so that code's own vocabularies go with it:
+
+        model = from_annotated("multi30k_model_final.pt")
+        src = torch.tensor([vocab_src(["<s>", *tokenize_de(sentence), "</s>"])])
+        mask = (src != vocab_src["<blank>"]).unsqueeze(-2)
+        numbers = greedy_decode(model, src, mask, max_len=72, start_symbol=vocab_tgt["<s>"])[0]
+
+    Args:
+        source: the tensors by name, or a `torch.save` file of them.
+        h: number of heads, which the weights do not show; that code's default is 8.
+        dropout: for further training, on residual sums, attention weights and inside feed-forward networks.
+
+    Raises KeyError or ValueError naming a tensor that is missing, surplus or of the wrong shape.
+    """
+    name = source if isinstance(source, str | Path) else "state_dict"
+    state = load_tensors(Path(source)) if isinstance(source, str | Path) else dict(source)
+    config, tensors = infer_config(state, h, dropout), {}
+    for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
+        waves = state.pop(table).squeeze(0)
+        check_sinusoids(waves, config.d_model, f"{name}: tensor {table}", 1e-2)
+    for ours, _ in wanted_weights(config, name):
+        tensors[ours] = state.pop(ours.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2"))
+        if ours.endswith("norm.weight"):  # the unbiased deviation is the larger
+            tensors[ours] = tensors[ours] * math.sqrt(1 - 1 / config.d_model)
+    if state:
+        raise ValueError(f"{name}: tensor {min(state)!r} has no place in our model")
+    return model_with(config, tensors, name).eval()
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Load tensors by name from a `torch.save` file; nothing else is unpickled.
+
+    Raises ValueError for a damaged file, for anything but tensors by name, and for tensors that claim more
+    memory than the file holds.
+    """
+    size = path.stat().st_size
+    if is_zipfile(path):  # not before PyTorch 1.6; `torch.load` compares no checksums
+        with ZipFile(path) as archive:
+            if archive.testzip():
+                raise ValueError(f"{path} is damaged: its content does not match its checksums")
+    try:
+        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+        claimed = sum(state[name].nbytes for name in state)
+    except Exception:  # other files raise errors of every kind
+        raise ValueError(
+            f"{path} is not a file of tensors by name, as torch.save(model.state_dict(), 'weights.pt') writes"
+        ) from None
+    if claimed > 4 * size:  # one matrix may have several names
+        raise ValueError(f"{path}: its tensors claim {claimed:,} bytes, more than the file holds")
+    return dict(state)
+
+
+def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> TransformerConfig:
+    """Infer settings from shapes. Raises KeyError naming a tensor that is missing."""
+    numbers = (re.match(r"encoder\.layers\.(\d{1,9})\.", name) for name in state)
+    return TransformerConfig(
+        src_vocab=len(state[EMBEDDINGS[0]]),
+        tgt_vocab=len(state[EMBEDDINGS[1]]),
+        N=1 + max((int(number[1]) for number in numbers if number), default=0),
+        d_model=state[EMBEDDINGS[0]].size(-1),
+        d_ff=len(state["encoder.layers.0.feed_forward.w_1.weight"]),
+        h=h,
+        dropout=dropout,
+        attention_dropout=dropout,
+        relu_dropout=dropout,
+        max_len=state[SINUSOIDS[0]].size(-2),
+        norm_first=True,
+        layer_norm_eps=EPS,
+        tied_embeddings="none",
+    )

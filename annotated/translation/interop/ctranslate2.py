@@ -1,0 +1,207 @@
+"""CTranslate2, a fast engine without PyTorch: models for it, and our beam search done by it.
+
+Its own converter refuses the Marian models that we write, and begins translations with zeros, our models with
+the embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
+"""
+
+import operator
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from annotated.extras import require
+from annotated.search.beam import Hypothesis
+from annotated.search.config import Search
+from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.positions import sinusoids
+from annotated.translation.files import creating_folder
+from annotated.translation.interop.common import POSITIONS, check_exportable, vocabulary, write_readme
+from annotated.translation.tokenizers import END, SPECIALS, START, Tokenizer, save_tokenizer
+
+# What the shipped models lost, as benchmarks/quantization.py recorded it.
+INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
+# A length penalty that divides by 1 in float32, so that scores are log-probabilities. With 0 in its place, a
+# search ends when its likeliest hypothesis does, however few have ended.
+NEARLY_NONE = 1e-12
+
+
+def to_ctranslate2(
+    folder: str | Path,
+    model: EncoderDecoder,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+    quantization: str = "float32",
+) -> None:
+    """Write a new folder that `ctranslate2.Translator` loads, with our tokenizers and a README.md.
+
+    Matrices are stored as `quantization`, one of `QUANTIZATIONS`; a table of sinusoids has 1,024 positions.
+    Raises ValueError for a variant, or tokenizers that do not fit the model.
+    """
+    check_exportable(model, src_tokenizer, tgt_tokenizer)
+    spec = specification(model)
+    spec.config.add_source_bos = START in src_tokenizer.before
+    spec.config.add_source_eos = END in src_tokenizer.after
+    spec.register_source_vocabulary(vocabulary(src_tokenizer))
+    spec.register_target_vocabulary(vocabulary(tgt_tokenizer))
+    spec.validate()
+    spec.optimize(quantization)
+    with creating_folder(Path(folder)) as new:
+        spec.save(str(new))
+        save_tokenizer(src_tokenizer, new, "src_tokenizer")
+        save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+        write_readme(new)
+
+
+def specification(model: EncoderDecoder) -> Any:
+    """Return CTranslate2's specification of a model with its weights, without vocabularies."""
+    specs, c = require("ctranslate2", extra="interop").specs, model.config
+    # Copies, because CTranslate2 quantises arrays in place.
+    own = {name: t.detach().to("cpu", torch.float32, copy=True) for name, t in model.state_dict().items()}
+
+    def set_norm(spec: Any, name: str) -> None:
+        spec.gamma, spec.beta = own[f"{name}.weight"].numpy(), own[f"{name}.bias"].numpy()
+
+    def set_linear(spec: Any, *names: str) -> None:
+        """Linear maps of the same input are concatenated: query, key and value, or key and value."""
+        spec.weight = torch.cat([own[f"{name}.weight"] for name in names]).numpy()
+        spec.bias = torch.cat([own[f"{name}.bias"] for name in names]).numpy()
+
+    activation = specs.common_spec.Activation[c.activation.upper()]
+    spec = specs.TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
+    start, end, _, unk = SPECIALS
+    spec.config.decoder_start_token, spec.config.bos_token = start, start
+    spec.config.eos_token, spec.config.unk_token = end, unk
+    spec.config.layer_norm_epsilon = c.layer_norm_eps
+    for stack, side, part in (("encoder", "src", spec.encoder), ("decoder", "tgt", spec.decoder)):
+        for i, layer in enumerate(part.layer):
+            name = f"{stack}.layers.{i}"
+            attentions = [("self_attn", layer.self_attention, [(0, 1, 2), (3,)])]
+            if stack == "decoder":
+                attentions.append(("src_attn", layer.attention, [(0,), (1, 2), (3,)]))
+            for j, (attn, theirs, groups) in enumerate(attentions):
+                for linear, group in zip(theirs.linear, groups, strict=True):
+                    set_linear(linear, *(f"{name}.{attn}.linears.{k}" for k in group))
+                set_norm(theirs.layer_norm, f"{name}.sublayer.{j}.norm")
+            set_linear(layer.ffn.linear_0, f"{name}.feed_forward.w_1")
+            set_linear(layer.ffn.linear_1, f"{name}.feed_forward.w_2")
+            set_norm(layer.ffn.layer_norm, f"{name}.sublayer.{len(attentions)}.norm")
+        if c.norm_first:
+            set_norm(part.layer_norm, f"{stack}.norm")
+        table = own.get(f"{side}_embed.1.lut.weight", sinusoids(POSITIONS, c.d_model))
+        part.position_encodings.encodings = table.numpy()
+    spec.encoder.embeddings[0].weight = own["src_embed.0.lut.weight"].numpy()
+    spec.decoder.embeddings.weight = own["tgt_embed.0.lut.weight"].numpy()
+    set_linear(spec.decoder.projection, "generator.proj")
+    return spec
+
+
+class CTranslate2Engine:
+    """Search with a copy of a model in CTranslate2, on the CPU, as `Translator(engine=...)` asks for.
+
+    Both searches keep the same hypotheses at each step and stop when `beam` have ended. They differ where a
+    sentence reaches its limit, at which ours makes it end; where a token turns up that ours never generates;
+    and where more hypotheses have ended than CTranslate2 returns. What it returns shows all this, and such
+    sentences are left to our own search.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        quantization: str = "float32",
+    ):
+        device = next(model.parameters()).device
+        if device.type != "cpu":
+            raise ValueError(f"engine='ctranslate2' computes on the CPU, but the model is on {device}")
+        self.src_pieces, self.tgt_pieces = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
+        self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
+        self.never = {self.tgt_pieces[i] for i in tgt_tokenizer.never_generated}
+        self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
+        self.positions = model.max_positions or POSITIONS
+        self.tensors, self.attributes = contents(model)
+        self.tensors = [tensor.clone() for tensor in self.tensors]
+        with TemporaryDirectory() as folder:
+            copy = Path(folder) / "model"
+            to_ctranslate2(copy, model, src_tokenizer, tgt_tokenizer, quantization)
+            # As many batches are computed side by side as PyTorch has threads.
+            threads = {"inter_threads": torch.get_num_threads(), "intra_threads": 1}
+            self.translator = require("ctranslate2", extra="interop").Translator(str(copy), **threads)
+        computed = self.translator.compute_type
+        if not computed.startswith(quantization):
+            warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
+
+    def __repr__(self) -> str:
+        library = require("ctranslate2", extra="interop")
+        return f"CTranslate2 {library.__version__}, {self.translator.compute_type}"
+
+    def fits(self, model: EncoderDecoder) -> bool:
+        """Tell whether each tensor and each attribute of the model is still the one that was copied."""
+        tensors, attributes = contents(model)
+        return (
+            (len(tensors), len(attributes)) == (len(self.tensors), len(self.attributes))
+            and all(map(operator.is_, attributes, self.attributes))
+            and all(map(torch.equal, tensors, self.tensors))
+        )
+
+    def search(
+        self, sources: list[list[int]], limits: list[int], settings: Search
+    ) -> list[list[Hypothesis] | None]:
+        """Return the hypotheses of each source as `beam_search` finds them; None where they might differ.
+
+        Sources include their symbols, which CTranslate2 adds itself; limits count the end symbol.
+        """
+        hypotheses: list[list[Hypothesis] | None] = [None] * len(sources)
+        beam = settings.beam
+        exact = settings.alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
+        if exact and settings.n_best > 1:
+            return hypotheses
+        # With alpha 0 a result does not show when its search stopped, so a call has one limit to stop it.
+        groups: dict[int, list[int]] = {}
+        for i, (source, limit) in enumerate(zip(sources, limits, strict=True)):
+            empty = len(source) == self.before + self.after
+            if not empty and limit > 1 and max(len(source), limit) <= self.positions:
+                groups.setdefault(limit if exact else 0, []).append(i)
+        for group in groups.values():
+            texts = [sources[i][self.before : len(sources[i]) - self.after] for i in group]
+            results = self.translator.translate_batch(
+                [[self.src_pieces[token] for token in text] for text in texts],
+                beam_size=beam,
+                length_penalty=0 if exact else NEARLY_NONE,
+                num_hypotheses=1 if exact else beam,
+                max_decoding_length=max(limits[i] for i in group) - exact,
+                min_decoding_length=0,
+                max_input_length=0,
+                max_batch_size=1024,
+                batch_type="tokens",
+                return_scores=True,
+                return_end_token=True,
+            )
+            for i, result in zip(group, results, strict=True):
+                hypotheses[i] = self.rank(result, limits[i], settings)
+        return hypotheses
+
+    def rank(self, result: Any, limit: int, settings: Search) -> list[Hypothesis] | None:
+        """Return the best hypotheses of a sentence; None where ours might be others."""
+        ended = []
+        for (*pieces, last), log_prob in zip(result.hypotheses, result.scores, strict=True):
+            if last != SPECIALS[END] or not self.never.isdisjoint(pieces):
+                return None
+            score = settings.score(log_prob, len(pieces) + 1)
+            ended.append(Hypothesis(tuple(self.tgt_ids[piece] for piece in pieces), log_prob, score))
+        longest = 1 + max(len(hypothesis.tokens) for hypothesis in ended)  # the step that ended the search
+        # What ended but was not returned is no likelier than all that was, and no longer than the longest.
+        least = settings.score(min(hypothesis.log_prob for hypothesis in ended), longest)
+        best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
+        known = longest < limit and len(best) == settings.n_best and best[-1].score >= least
+        return best if known else None
+
+
+def contents(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:
+    """List what decides what a model computes: its tensors, and the attributes of its modules."""
+    attributes = [v for module in model.modules() for k, v in vars(module).items() if k != "training"]
+    return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())], attributes

@@ -1,0 +1,44 @@
+"""How long sentences may be, and the engines that search."""
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from annotated.search.config import EXTRA_TOKENS
+from annotated.transformer.config import check_fields
+
+ENGINES = ("auto", "pytorch", "ctranslate2")
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The greatest lengths of sources and translations: time and memory grow with their square."""
+
+    max_source: int = 1024  # tokens of a source at most, the end symbol counted
+    max_length: int = 1024  # tokens of a translation at most, the end symbol counted
+    too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def within(self, positions: int | None) -> "Limits":
+        """Return the limits of a model with this number of positions; None is any number."""
+        if positions is None:
+            return self
+        shorter = min(self.max_source, positions), min(self.max_length, positions)
+        return replace(self, max_source=shorter[0], max_length=shorter[1])
+
+    def cut(self, tokens: list[int], around: int, name: str) -> list[int]:
+        """Cut a source, which stands between `around` symbols, and warn; or refuse it with a ValueError."""
+        if (length := len(tokens) + around) <= self.max_source:
+            return tokens
+        message = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
+        if self.too_long == "refuse":
+            raise ValueError(message)
+        warnings.warn(f"{message}: the rest of it is not translated", stacklevel=2)
+        return tokens[: max(0, self.max_source - around)]
+
+    def longest(self, source: int) -> int:
+        """Return the length limit of the translation of a source of this many tokens."""
+        return min(source + EXTRA_TOKENS, self.max_length)

@@ -1,0 +1,274 @@
+"""Model folders: settings in JSON, weights in safetensors, tokenizers beside them. Nothing is ever unpickled.
+
+    config.json          format, model settings, names of the tokenizers
+    model.safetensors    the weights, each shared matrix once, and checksums of them and of the other files
+    tokenizer.* or src_tokenizer.* and tgt_tokenizer.*
+
+The weights are written last: a folder that has them has all else. Where newer weights replace older ones of
+the same settings and tokenizers, as in a run's folder, an interruption leaves a whole model.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.modes import evaluating
+from annotated.transformer.attention import subsequent_mask
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.files import read_json, settings_from_json, write_json
+from annotated.translation.storage.tensor_files import check_tensors, read_with_sums, write_tensors
+from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+
+FORMAT = 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SETTINGS = "training.json"  # of the run that trained it, if there was one
+PRETRAINED = Path(__file__).parents[1] / "pretrained"  # the models that come with the package
+
+
+def weights(model: EncoderDecoder) -> dict[str, Tensor]:
+    """Return a model's parameters by name, each shared matrix once."""
+    return dict(model.named_parameters())
+
+
+def state(model: EncoderDecoder) -> dict[str, Tensor]:
+    """Return a model's parameters and persistent buffers by name, each shared tensor once."""
+    tensors: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if isinstance(tensor, Tensor):  # not what `get_extra_state` gives
+            tensors.setdefault(id(tensor), (name, tensor))
+    return dict(tensors.values())
+
+
+def build(config: TransformerConfig) -> EncoderDecoder:
+    """Build a model in float32 on the CPU, to be loaded; the random generator stays as it is."""
+    # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
+    few = config.parts == "paper" and config.positions == "sinusoidal"
+    positions = min(config.max_len, TransformerConfig.max_len) if few else config.max_len
+    default = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float32)
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            model = EncoderDecoder.from_config(dataclasses.replace(config, max_len=positions))
+    finally:
+        torch.set_default_dtype(default)
+    model.config = config
+    return model
+
+
+def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name of each weight of a model of the paper's parts, and a parameter of its shape on "meta".
+
+    One at a time, because settings can ask for any number of layers: a comparison with existing tensors
+    stops at the first that is missing. Raises ValueError for a shape beyond all memory.
+    """
+    # The shapes of a tiny model, with each of its sizes replaced. The model itself on "meta" would take a
+    # second: to draw a tensor there, or to compute with it, PyTorch imports its compiler.
+    tiny: dict[str, Any] = {"d_model": 2, "d_ff": 3, "max_len": 5, "src_vocab": 7, "tgt_vocab": 11}
+    if config.src_vocab == config.tgt_vocab:
+        tiny["tgt_vocab"] = tiny["src_vocab"]
+    sizes = {size: getattr(config, name) for name, size in tiny.items()}
+    for name, parameter in weights(build(dataclasses.replace(config, N=1, h=1, **tiny))).items():
+        try:
+            wanted = nn.Parameter(torch.empty([sizes[size] for size in parameter.shape], device="meta"))
+        except RuntimeError as error:
+            raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
+        for i in range(config.N if ".layers.0." in name else 1):
+            yield name.replace(".layers.0.", f".layers.{i}."), wanted
+
+
+def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
+    """Copy parameters and buffers from `source` into a model, all or none. Raises as `check_tensors` does."""
+    own = state(model)
+    check_tensors(tensors, own.items(), source)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source: object) -> EncoderDecoder:
+    """Build the model of these settings and weights, in float32 on the CPU, after checking that they match.
+
+    Settings of the paper's parts take no more memory than the weights. Raises as `check_tensors` does.
+    """
+    if config.parts == "paper":
+        check_tensors(tensors, wanted_weights(config, source), source)
+    model = build(config)
+    load_weights(model, tensors, source)
+    return model
+
+
+# ---- what is saved is what comes back
+
+
+def check_can_be_saved(model: EncoderDecoder) -> None:
+    """Raise ValueError for a model that a model folder would bring back as another.
+
+    A folder keeps the settings, the parameters and the persistent buffers. Loading calls the constructors
+    again, which make everything else, so what changes or is drawn at random must be a parameter or a buffer:
+
+        self.slopes = 2.0 ** -torch.arange(1, h + 1)  # made by every constructor
+        self.register_buffer("mean", torch.zeros(d_model))  # changed by `self.mean.lerp_(...)` in `forward`
+    """
+    if not isinstance(getattr(model, "config", None), TransformerConfig):
+        raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
+    if not isinstance(model, EncoderDecoder):
+        raise ValueError(f"the model is wrapped in {type(model).__name__}: save what is inside of it")
+    loaded = build(model.config)
+    load_weights(loaded, state(model), "the model")
+    loaded.to(next(model.parameters()))  # its device and its precision
+    with evaluating(model), evaluating(loaded):
+        one, other = random_output(model), random_output(loaded)
+    if one.shape != other.shape or not torch.allclose(one, other, 1e-4, 1e-5, equal_nan=True):
+        raise ValueError(
+            "the model would not come back as it is: loading builds what the settings say, then fills in "
+            "parameters and persistent buffers, and nothing else"
+        )
+
+
+def random_output(model: EncoderDecoder) -> Tensor:
+    """Compute log-probabilities for a batch of random tokens, the same each time."""
+    device, length = next(model.parameters()).device, min(16, model.max_positions or 16)
+    generator = torch.Generator().manual_seed(0)
+    sizes = model.config.src_vocab, model.config.tgt_vocab
+    src, tgt = (torch.randint(size, (2, length), generator=generator).to(device) for size in sizes)
+    return model.generator(model.forward(src, tgt, None, subsequent_mask(length, device)))
+
+
+def check_vocabularies(
+    config: TransformerConfig, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, source: object
+) -> None:
+    """Raise ValueError where a tokenizer has more or fewer tokens than its side of the model."""
+    for tokenizer, size in ((src_tokenizer, config.src_vocab), (tgt_tokenizer, config.tgt_vocab)):
+        if len(tokenizer) != size:
+            raise ValueError(f"{source}: a tokenizer of {len(tokenizer)} tokens for a model of {size}")
+
+
+# ---- folders
+
+
+def save_model(
+    folder: Path,
+    model: EncoderDecoder,
+    src_tokenizer: Tokenizer,
+    tgt_tokenizer: Tokenizer,
+) -> None:
+    """Write a model folder. Raises ValueError for one that would come back as another, and writes nothing."""
+    check_can_be_saved(model)
+    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+    write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
+
+
+def rehearse_saving(folder: Path, model: EncoderDecoder, *tokenizers: Tokenizer) -> None:
+    """Save and load a model that is to be trained. Raises ValueError where it would come back as another."""
+    save_model(folder, model, *tokenizers)
+    loaded, *_ = load_model(folder)
+    with torch.no_grad():
+        random_output(loaded.train())  # what training changes must come back too
+    check_can_be_saved(loaded)
+
+
+def write_model(
+    folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+) -> None:
+    """Write a model folder, unchecked."""
+    joint = src_tokenizer is tgt_tokenizer  # it is stored once
+    names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():
+        save_tokenizer(tokenizer, folder, name)
+    settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
+    write_json(folder / CONFIG, settings)
+    write_tensors(folder / WEIGHTS, state(model), file_sums(folder, names))
+
+
+def file_sums(folder: Path, names: Mapping[str, str]) -> dict[str, str]:
+    """Compute the SHA-256 of the settings and the tokenizers, by file, whatever the layout of their JSON."""
+    files = [CONFIG, *(f"{name}.json" for name in sorted(set(names.values())))]
+    contents = {file: json.dumps(read_json(folder / file), sort_keys=True) for file in files}
+    return {file: hashlib.sha256(text.encode()).hexdigest() for file, text in contents.items()}
+
+
+def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
+    """Read the settings of the model in a folder, and its tokenizers' names. Raises as `load_model` does."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
+    settings = read_json(path)
+    if settings.get("format") != FORMAT:
+        raise ValueError(f"{path}: format {settings.get('format')!r} is unknown; this version reads {FORMAT}")
+    for name in ("model", "tokenizers"):
+        if not isinstance(settings.get(name), dict):
+            raise ValueError(f"{path}: the settings {name!r} are missing")
+    names = settings["tokenizers"]
+    for side in ("src", "tgt"):
+        if names.get(side) not in ("tokenizer", f"{side}_tokenizer"):  # it becomes a file's name
+            raise ValueError(f"{path}: tokenizers.{side} must be tokenizer or {side}_tokenizer")
+    config = settings_from_json(TransformerConfig, settings["model"], path)
+    return config, {side: names[side] for side in ("src", "tgt")}
+
+
+def load_model(
+    folder: str | Path, device: str | torch.device = "cpu"
+) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
+    """Read a model folder: the model in evaluation mode, its tokenizers for source and target.
+
+    Raises FileNotFoundError for a folder without a model, and ValueError, naming the file, for one that is
+    damaged, put together from several or of another format.
+    """
+    folder = Path(folder).expanduser()
+    config, names = read_config(folder)
+    tensors, sums = read_with_sums(folder / WEIGHTS)
+    model = model_with(config, tensors, folder / WEIGHTS)
+    src = load_tokenizer(folder, names["src"])
+    tgt = src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
+    check_vocabularies(config, src, tgt, folder)
+    found = file_sums(folder, names)
+    for name, value in sums.items():
+        if found.get(name) != value:
+            raise ValueError(f"{folder / name} is not what was saved with {WEIGHTS}: its checksum differs")
+    return model.to(device).eval(), src, tgt
+
+
+# ---- shipped models
+
+
+def shipped_models() -> list[str]:
+    """List the models that come with the package."""
+    return sorted(path.name for path in PRETRAINED.glob("*") if path.is_dir())
+
+
+def shipped_model(name: str) -> Path:
+    """Find a model that comes with the package by its name. Raises ValueError that lists the names."""
+    if name not in (names := shipped_models()):
+        raise ValueError(f"{name!r} is not the name of a shipped model; they are: {', '.join(names)}")
+    return PRETRAINED / name
+
+
+def find_model(name_or_folder: str | Path) -> Path:
+    """Find a model on disk or, by its name, a shipped one. Raises FileNotFoundError that lists those."""
+    if (folder := Path(name_or_folder).expanduser()).is_dir():
+        return folder
+    try:
+        return shipped_model(str(name_or_folder))
+    except ValueError as error:
+        raise FileNotFoundError(f"there is no model folder {name_or_folder}, and {error}") from None
+
+
+def training_settings(folder: Path) -> dict[str, Any]:
+    """Read how the model in a folder was trained; {} where nothing says it. A checkpoint's run says it."""
+    path, checkpoints = folder / SETTINGS, folder.resolve().parent
+    if not path.exists() and checkpoints.name == "checkpoints":
+        path = checkpoints.parent / SETTINGS
+    return read_json(path) if path.exists() else {}
+
+
+def reads_tokenized(settings: Mapping[str, Any]) -> bool:
+    """Return whether a model's text is tokenized and lower-cased beforehand, as a run's settings say."""
+    return settings.get("form") == "tok"

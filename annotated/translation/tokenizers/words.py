@@ -1,0 +1,139 @@
+"""Words as tokens, cut by spaCy's rules or at white space, and characters for spelling."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import regex
+
+from annotated.extras import require
+from annotated.translation.files import read_json, write_json
+from annotated.translation.tokenizers.common import (
+    END,
+    SPECIALS,
+    UNK,
+    Tokenizer,
+    count_tokens,
+    without_surrogates,
+)
+
+
+class WordTokenizer(Tokenizer):
+    """Words as spaCy's rules cut them, or, with `language=None`, tokens with white space between them.
+
+    Nothing is downloaded. Rare and new words become `<unk>`, and `decode` joins with spaces: unlike subwords,
+    words do not give the text back.
+    """
+
+    kind: ClassVar[str] = "words"
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        language: str | None,
+        lower: bool = False,
+        before: Sequence[int] = (),
+        after: Sequence[int] = (END,),
+    ) -> None:
+        """Number the `words` from 4 on; the encoder reads each sentence between `before` and `after`.
+
+        Raises ValueError if spaCy does not know `language`, ImportError if spaCy is missing.
+        """
+        super().__init__([*SPECIALS, *words])
+        self.words, self.language, self.lower = list(words), language, lower
+        self.before, self.after = tuple(before), tuple(after)
+        self._cut = word_splitter(language)
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str],
+        language: str | None,
+        lower: bool = False,
+        min_freq: int = 2,
+        vocab_size: int | None = None,
+    ) -> Self:
+        """Learn the words that occur at least `min_freq` times, the most frequent first.
+
+        `vocab_size` limits their number, the four symbols included.
+        """
+        words = count_tokens(sentences, cls([], language, lower).split, min_freq, vocab_size)
+        return cls(words, language, lower)
+
+    def split(self, text: str) -> list[str]:
+        """Cut text into words, lower-cased if `lower`; a lone surrogate becomes U+FFFD."""
+        words = self._cut(without_surrogates(text))
+        return [word.lower() for word in words] if self.lower else words
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join the words of `ids` with spaces; `<unk>` is kept, other special symbols are left out."""
+        return " ".join(self.vocabulary[i] for i in ids if i >= UNK)
+
+    def save(self, folder: Path, name: str) -> None:
+        names = ("kind", "language", "lower", "before", "after", "words")
+        write_json(folder / f"{name}.json", {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        saved = read_json(folder / f"{name}.json")
+        around = saved.get("before", ()), saved.get("after", (END,))
+        return cls(saved["words"], saved["language"], saved["lower"], *around)
+
+
+def word_splitter(language: str | None) -> Callable[[str], list[str]]:
+    """Return a function that cuts text into words: spaCy's rules for "de", "en", ..., white space for None.
+
+    Raises ImportError if spaCy is missing, ValueError if it does not know the language.
+    """
+    if language is None:
+        return str.split
+    spacy = require("spacy", extra="words")
+    try:
+        return partial(_words, spacy.blank(language).tokenizer)
+    except (ImportError, AttributeError, TypeError) as error:
+        why = str(error).partition("\n")[0]
+        raise ValueError(f"spaCy has no rules for the language {language!r}: {why}") from None
+
+
+def _words(cut: Callable[[str], Iterable[Any]], text: str) -> list[str]:
+    return [token.text for token in cut(text) if not token.is_space]
+
+
+class CharacterTokenizer(Tokenizer):
+    """Characters as a reader sees them: grapheme clusters of Unicode (UAX #29), spaces among them.
+
+    A letter with its combining marks is one token, and so is an emoji made of several code points. Characters
+    outside the vocabulary become `<unk>`, which `decode` writes as U+FFFD; all others come back exactly.
+    """
+
+    kind: ClassVar[str] = "characters"
+
+    def __init__(self, characters: Sequence[str]) -> None:
+        """Number the `characters` in order, from 4 on."""
+        super().__init__([*SPECIALS, *characters])
+
+    @classmethod
+    def train(cls, sentences: Iterable[str], vocab_size: int | None = None) -> Self:
+        """Learn characters, the most frequent first; `vocab_size` limits them, the four symbols included."""
+        return cls(count_tokens(sentences, cls([]).split, 1, vocab_size))
+
+    def split(self, text: str) -> list[str]:
+        """Cut text into grapheme clusters; a lone surrogate becomes U+FFFD."""
+        return regex.findall(r"\X", without_surrogates(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of `ids`: U+FFFD for `<unk>`, nothing for other special symbols."""
+        return "".join("\ufffd" if i == UNK else self.vocabulary[i] for i in ids if i >= UNK)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the characters of `ids` for the axis of a figure: a space is U+2423."""
+        return ["\u2423" if piece == " " else piece for piece in super().pieces(ids)]
+
+    def save(self, folder: Path, name: str) -> None:
+        characters = self.vocabulary[len(SPECIALS) :]
+        write_json(folder / f"{name}.json", {"kind": self.kind, "characters": characters})
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Self:
+        return cls(read_json(folder / f"{name}.json")["characters"])

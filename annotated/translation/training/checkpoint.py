@@ -1,0 +1,220 @@
+"""Checkpoints: model folders that also hold the optimizer's state and the position of the run.
+
+`RunFolder.save` writes one; `restore` goes on from it, exactly as if the run had not stopped.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+from torch.optim import Adam
+
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.devices import say
+from annotated.translation.files import read_json, settings_from_json, sha256
+from annotated.translation.storage.model_folder import (
+    CONFIG,
+    WEIGHTS,
+    load_weights,
+    read_config,
+    training_settings,
+)
+from annotated.translation.storage.tensor_files import check_tensors, read_tensors, read_with_sums
+from annotated.translation.training.config import CHANGEABLE, PATHS, TrainingConfig
+from annotated.translation.training.distributed import broadcast
+from annotated.translation.training.early_stopping import EarlyStopping
+
+OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
+
+
+@dataclass
+class Progress(EarlyStopping):
+    """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state."""
+
+    step: int = 0  # updates made
+    epoch: int = 0  # the current epoch, from 0
+    batches: int = 0  # batches of it that were trained on
+    batches_in_epoch: int = 0  # its number of batches; at its start, that of the previous epoch
+    update_batches: int = 1  # batches in an update, of all processes
+    fingerprint: str = ""  # checksum of the text to train and validate on; "" is unknown
+    seconds: float = 0.0  # spent on updates, interruptions not counted
+    loss: float = 0.0  # summed since the last line of the log
+    tokens: int = 0  # target tokens since then
+    total_tokens: int = 0  # target tokens since the start
+    validation_loss: float | None = None  # of exactly these weights, if they were validated
+    off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
+
+    @classmethod
+    def load(cls, checkpoint: Path) -> "Progress":
+        """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
+        path = checkpoint / PROGRESS
+        return settings_from_json(cls, read_json(path), path)
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch of the latest update, counted from 1."""
+        return self.epoch + (self.batches > 0)
+
+    def finished(self, config: TrainingConfig) -> bool:
+        """Return whether the run has come to its end, perhaps by early stopping."""
+        stops_early = self.out_of_patience(config.metric, config.patience)
+        return self.step >= config.max_steps or self.epoch >= config.epochs or stops_early
+
+    def last_step(self, config: TrainingConfig) -> int:
+        """Compute the update that ends the run, unless patience ends it earlier."""
+        done = math.ceil(self.batches / self.update_batches)
+        whole = math.ceil(self.batches_in_epoch / self.update_batches)
+        return min(config.max_steps, self.step - done + whole * (config.epochs - self.epoch))
+
+    def begin_epoch(self, batches: int) -> None:
+        """Set the number of batches of the current epoch. Raises ValueError where it changed in its midst."""
+        unchanged = batches == self.batches_in_epoch and self.batches < batches
+        if self.batches and not unchanged:
+            raise ValueError(
+                f"the run is at batch {self.batches:,} of an epoch of {self.batches_in_epoch:,}, which now "
+                f"has {batches:,}; resume it with the data of its beginning"
+            )
+        self.batches_in_epoch = batches
+
+    def count_update(self, loss: float, ntokens: int) -> None:
+        """Count an update, by the summed loss of so many target tokens."""
+        self.step += 1
+        self.batches = min(self.batches + self.update_batches, self.batches_in_epoch)
+        self.validation_loss = self.badness = None
+        self.loss += loss
+        self.tokens += ntokens
+        self.total_tokens += ntokens
+
+
+def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
+    """Return Adam's step and moments by parameter name; a parameter without gradients has none."""
+    return {
+        f"{name}.{part}": value
+        for name, parameter in model.named_parameters()
+        for part, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+# ---- resume
+
+
+def check_checkpoint(checkpoint: Path) -> None:
+    """Raise ValueError or FileNotFoundError where files of a checkpoint are damaged or of another step."""
+    for path in (checkpoint / CONFIG, *sorted(checkpoint.glob("*.json"))):
+        read_json(path)
+    step = read_json(checkpoint / PROGRESS).get("step")
+    read_tensors(checkpoint / WEIGHTS)
+    tensors, sums = read_with_sums(checkpoint / OPTIMIZER)
+    steps = [int(tensor) for name, tensor in tensors.items() if name.endswith(".step")]
+    same_weights = sums.get(WEIGHTS) in (None, sha256(checkpoint / WEIGHTS))  # None: written by 0.2.0
+    if not same_weights or (steps and max(steps) != step):
+        raise ValueError(f"{checkpoint}: {WEIGHTS}, {OPTIMIZER} and {PROGRESS} are not of one step")
+
+
+def restore(
+    checkpoint: Path,
+    model: EncoderDecoder,
+    optimizer: Adam,
+    progress: Progress,
+    settings: dict[str, Any],
+    world: int,
+) -> Progress:
+    """Load a checkpoint into the model and its optimizer; returns its position.
+
+    `progress` and `settings` are those of the run that would go on, in `world` processes; of the settings,
+    `accumulate` is set so that an update keeps its size. Raises ValueError where the run would not go on
+    exactly as it began.
+    """
+    saved = Progress.load(checkpoint)
+    check_settings(checkpoint, saved, settings, progress)
+    if saved.update_batches % world:
+        raise ValueError(f"{world} processes cannot share the {saved.update_batches} batches of an update")
+    share = saved.update_batches // world
+    if settings["accumulate"] != share:
+        settings["accumulate"] = share
+        say(f"an update keeps its {saved.update_batches} batches: accumulate is now {share}")
+    load_weights(model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
+    load_optimizer(optimizer, model, checkpoint)
+    return dataclasses.replace(saved, fingerprint=progress.fingerprint)
+
+
+def check_settings(
+    checkpoint: Path, saved: Progress, settings: Mapping[str, object], progress: Progress
+) -> None:
+    """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
+    run = checkpoint.parents[1]
+    other = f"to change that, begin another run with --init-from {run}"
+    free = {*CHANGEABLE, "notes"}
+    if settings.get("average_of") == "best":
+        free.discard("metric")  # by another one, the best of those that were kept are unknown
+    if progress.fingerprint and progress.fingerprint == saved.fingerprint:
+        free.update(PATHS, ["columns"])
+    if progress.update_batches == saved.update_batches:
+        free.add("accumulate")
+    # A run of an older version does not name all settings: it had the defaults of the others.
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
+    for name, value in {**defaults, **training_settings(checkpoint)}.items():
+        new = settings.get(name, value)
+        if new != value and name not in free:
+            raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {other}")
+    if saved.fingerprint not in ("", progress.fingerprint):
+        raise ValueError(f"{run} was begun with other text to train or validate on; {other}")
+
+
+def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
+    """Load Adam's step and moments."""
+    parameters = dict(model.named_parameters())
+    for name, tensor in read_tensors(checkpoint / OPTIMIZER).items():
+        whose, _, part = name.rpartition(".")
+        optimizer.state[parameters[whose]][part] = tensor.to(parameters[whose].device, copy=True)
+
+
+def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> None:
+    """Copy the first process's weights, buffers and optimizer state to all processes."""
+    if not dist.is_initialized():
+        return
+    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    if optimizer is not None:
+        for name in broadcast(list(optimizer_tensors(model, optimizer))):
+            whose, _, part = name.rpartition(".")
+            like = tensors[whose].detach()
+            zeros = like.new_zeros((), dtype=torch.float32) if part == "step" else torch.zeros_like(like)
+            optimizer.state[tensors[whose]].setdefault(part, zeros)
+        tensors |= optimizer_tensors(model, optimizer)
+    for name in sorted(tensors):
+        dist.broadcast(tensors[name].detach(), 0)
+
+
+# ---- the mean of checkpoints
+
+
+def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
+    """Compute the arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
+
+    Raises ValueError for no folders, and for folders whose tensors, settings or tokenizers differ.
+    """
+    if not folders:
+        raise ValueError("there are no checkpoints to average")
+    paths = [Path(folder) for folder in folders]
+    first, model = read_tensors(paths[0] / WEIGHTS), model_files(paths[0])
+    total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
+    for path in paths[1:]:
+        tensors = read_tensors(path / WEIGHTS)
+        check_tensors(tensors, first.items(), path)
+        if model_files(path) != model:
+            raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
+        for name, tensor in tensors.items():
+            total[name] += tensor
+    return {name: (tensor / len(paths)).to(first[name].dtype) for name, tensor in total.items()}
+
+
+def model_files(folder: Path) -> list[object]:
+    """Read the settings and tokenizers that give a folder's weights their meaning."""
+    config, names = read_config(folder)
+    return [config, *(read_json(folder / f"{name}.json") for name in names.values())]

@@ -1,0 +1,194 @@
+"""The folder of a training run, which survives being killed at any moment.
+
+It is a model folder (the newest weights, or their average at the end) that also holds
+
+    training.json                settings of the run, as `--config` takes them
+    log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
+                                 (from 0 in older runs, but for validation), in nats a target token: "loss" is
+                                 the training loss, with label smoothing and R-Drop, "validation_loss" the
+                                 cross-entropy without smoothing
+    checkpoints/step-00001234/   a model folder with the optimizer's state, the settings and `Progress`
+    run.lock                     empty; held by the process that trains
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from torch.optim import Adam
+
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.devices import is_first
+from annotated.translation.files import (
+    creating_folder,
+    read_json,
+    remove_folder,
+    remove_partials,
+    replacing,
+    sha256,
+    write_json,
+)
+from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS, write_model
+from annotated.translation.storage.tensor_files import write_tensors
+from annotated.translation.tokenizers import Tokenizer
+from annotated.translation.training.checkpoint import (
+    OPTIMIZER,
+    PROGRESS,
+    Progress,
+    check_checkpoint,
+    optimizer_tensors,
+)
+from annotated.translation.training.distributed import raise_on_all_ranks
+
+LOG, LOCK = "log.jsonl", "run.lock"
+
+
+class RunFolder:
+    """A run on disk. Of several processes, only the first reads and writes it."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path).expanduser().absolute()
+
+    @contextmanager
+    def open(self, resume: bool) -> Iterator[None]:
+        """Check the folder, and keep other processes from it while the block runs.
+
+        Raises ValueError where a run would mix with other files or replace something, or its newest
+        checkpoint is damaged; Timeout, an OSError, where another process trains in the folder.
+        """
+        with ExitStack() as stack:
+            with raise_on_all_ranks():
+                if is_first():
+                    self.check(resume)
+                    stack.enter_context(self.locked())
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from the run. Raises Timeout, an OSError, where one trains in the folder."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.path / LOCK, timeout=0):
+            yield
+
+    def check(self, resume: bool) -> None:
+        """Raise ValueError where a run cannot begin in the folder, or with `resume` cannot go on."""
+        checkpoints = self.checkpoints()
+        holds_model = (self.path / CONFIG).exists()
+        files = sorted(path.name for path in self.path.glob("[!.]*"))
+        if files and not (checkpoints or holds_model or LOCK in files):
+            raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
+        if resume and holds_model and not checkpoints:
+            raise ValueError(
+                f"{self.path} holds a model, but no checkpoint to go on from; to train it further, begin "
+                f"another run with --init-from {self.path}"
+            )
+        if not resume and (checkpoints or holds_model):
+            raise ValueError(f"{self.path} already holds a run or a model; resume it, or choose another")
+        for checkpoint in checkpoints:
+            try:
+                read_json(checkpoint / PROGRESS)
+                if checkpoint == checkpoints[-1]:
+                    check_checkpoint(checkpoint)
+            except (ValueError, FileNotFoundError) as error:
+                raise ValueError(f"{error}; delete the folder {checkpoint} to go on without it") from None
+
+    # ---- read
+
+    def checkpoints(self) -> list[Path]:
+        """List the whole checkpoints, oldest first: folders of exactly that name."""
+        folders = (self.path / "checkpoints").glob("step-" + 8 * "[0-9]")
+        return sorted(folder for folder in folders if folder.is_dir())
+
+    def newest(self) -> Path | None:
+        """Return the newest whole checkpoint, if there is one."""
+        return next(reversed(self.checkpoints()), None)
+
+    def select_checkpoints(
+        self, count: int, settings: Mapping[str, Any], off_schedule: bool = False
+    ) -> list[Path]:
+        """Select `count` checkpoints: the newest, or if the settings say so the best, the best last.
+
+        With `off_schedule`, one saved only because the run stopped there counts too, if it is the newest.
+        """
+        progress = {folder: Progress.load(folder) for folder in self.checkpoints()}
+        newest = self.newest() if off_schedule else None
+        chosen = {f: p for f, p in progress.items() if not p.off_schedule or f == newest}
+        if settings["average_of"] == "last":
+            return list(chosen)[-count:]
+        scored = {f: p.badness for f, p in chosen.items() if p.metric == settings["metric"]}
+        badness = {f: value for f, value in scored.items() if value is not None}
+        return sorted(badness, key=badness.__getitem__, reverse=True)[-count:]
+
+    # ---- write
+
+    def prepare(self, settings: Mapping[str, object], progress: Progress) -> None:
+        """Prepare to go on from `progress`: remove what a killed process logged later or left half done."""
+        (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        for folder in (self.path, self.path / "checkpoints"):
+            remove_partials(folder)
+        self._trim_log(progress)
+        write_json(self.path / SETTINGS, settings)
+
+    def _trim_log(self, progress: Progress) -> None:
+        """Drop the lines that were logged after `progress`, and a line that was cut off."""
+
+        def is_older(line: bytes) -> bool:
+            record = json.loads(line)
+            validated = progress.validation_loss is not None or "validation_loss" not in record
+            return record["step"] < progress.step or (record["step"] == progress.step and validated)
+
+        log = self.path / LOG
+        lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
+        kept = [line for line in lines if line.endswith(b"\n") and is_older(line)]
+        if kept != lines:
+            with replacing(log) as partial:
+                partial.write_bytes(b"".join(kept))
+
+    def save(
+        self,
+        model: EncoderDecoder,
+        tokenizers: Sequence[Tokenizer],
+        optimizer: Adam,
+        progress: Progress,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Write a checkpoint, make its weights the run's, and remove the checkpoints not to be kept."""
+        checkpoint = self.path / "checkpoints" / f"step-{progress.step:08d}"
+        with creating_folder(checkpoint) as folder:
+            write_model(folder, model, *tokenizers)
+            sums = {WEIGHTS: sha256(folder / WEIGHTS)}  # to know the weights that the optimizer belongs to
+            write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
+            write_json(folder / PROGRESS, dataclasses.asdict(progress))
+            write_json(folder / SETTINGS, settings)
+        for name in (CONFIG, *(path.name for path in checkpoint.glob("*tokenizer.*")), WEIGHTS):
+            with replacing(self.path / name) as partial:
+                shutil.copyfile(checkpoint / name, partial)
+        self.prune(settings)
+
+    def record_validation(self, progress: Progress, settings: Mapping[str, Any]) -> None:
+        """Write the validation loss into the newest checkpoint, and remove the checkpoints not to be kept."""
+        write_json(self.checkpoints()[-1] / PROGRESS, dataclasses.asdict(progress))
+        self.prune(settings)
+
+    def prune(self, settings: Mapping[str, Any]) -> None:
+        """Remove all checkpoints but the newest and those that the settings keep, or average at the end."""
+        count = max(settings["keep"], settings["average"])
+        kept = {self.newest(), *self.select_checkpoints(count, settings)}
+        for checkpoint in self.checkpoints():
+            if checkpoint not in kept:
+                remove_folder(checkpoint)
+
+    def log(self, record: dict[str, float], progress: Progress) -> None:
+        """Append a line to the log."""
+        p = progress
+        line = {"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)}
+        with (self.path / LOG).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,284 @@
+"""From sentence pairs to a translator in one call."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.data.corpora import Text, own_corpus
+from annotated.translation.data.encoding import SubwordDropout, encode_corpus
+from annotated.translation.data.pairs import FORMAT, Corpus, shortened
+from annotated.translation.data.token_batches import TokenBatches
+from annotated.translation.devices import default_torch_state, find_device, is_first, say
+from annotated.translation.files import cached_folder
+from annotated.translation.storage.model_folder import find_model, load_model, reads_tokenized
+from annotated.translation.tokenizers import (
+    KINDS,
+    SUBWORDS,
+    Tokenizer,
+    load_tokenizer,
+    save_tokenizer,
+    train_tokenizer,
+)
+from annotated.translation.tokenizers.subwords import MOST_LINES
+from annotated.translation.training.config import TEXT, Preset, TrainingConfig
+from annotated.translation.training.distributed import broadcast, process_group, raise_on_all_ranks
+from annotated.translation.training.run_folder import LOG, RunFolder
+from annotated.translation.training.trainer import Trainer
+from annotated.translation.translator import Translator
+
+FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
+Settings = dict[str, object]
+ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM ended a run after it was saved; the message says where, and how to resume it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `train` was asked for."""
+
+    read: Callable[[], Corpus]
+    preset: str
+    kinds: tuple[str, str]  # of the tokenizers of source and target
+    vocab: int | None
+    init_from: str | Path | None
+    model_settings: Settings  # of `TransformerConfig`, where they are not the preset's
+    config: TrainingConfig
+    record: Settings  # what training.json has besides
+    resume: bool
+    cache: str | Path | None
+
+
+def train(
+    corpus: Corpus | Text | Callable[[], Corpus],
+    out: str | Path,
+    preset: str = "tiny",
+    *,
+    validation: Text | None = None,
+    pair: str | None = None,
+    tokenizer: str = "subwords",
+    src_tokenizer: str | None = None,
+    tgt_tokenizer: str | None = None,
+    vocab: int | None = None,
+    keep_equal: bool | None = None,
+    init_from: str | Path | None = None,
+    resume: bool = False,
+    device: str | torch.device = "auto",
+    notes: Settings | None = None,
+    cache: str | Path | None = None,
+    **settings: object,
+) -> Translator:
+    """Train a translation model in the folder `out`, and return its translator.
+
+        translate = annotated.train([("A dog.", "Ein Hund."), ...], "runs/mine", epochs=20)
+        translate = annotated.train(zip(frame["en"], frame["de"]), "runs/mine")       # a frame of pandas
+        translate = annotated.train("mine.tsv", "runs/mine", pair="en-de", validation=("val.en", "val.de"))
+        translate("A cat.")
+
+    `annotated train` does the same from the shell.
+
+    Args:
+        corpus: sentence pairs, in any form that `data.own_text` takes: an iterable of pairs, the
+            path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` returns, or a
+            function that returns one.
+        out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
+        preset: the settings to start from: tiny, base or big.
+        validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
+        pair: the languages, such as "en-de", where they are known.
+        tokenizer: units of the text: subwords, words, chars (grapheme clusters), or spaces for text that is
+            cut already, with spaces between tokens.
+        src_tokenizer, tgt_tokenizer: the same for one side alone.
+        vocab: number of tokens at most; by default 8,000 subwords, all words that occur twice, or all others.
+            Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
+        keep_equal: whether to keep pairs with equal sides; by default, if a side has chars or spaces.
+        init_from: model to start from, with its settings and tokenizers: a folder, or a shipped model's name.
+        resume: go on with the run in `out`, with the same arguments; start it if there is none.
+        device: auto, cpu, cuda, cuda:1, ... or mps.
+        notes: anything else to remember in training.json.
+        cache: folder for the encoded text, which processes and later runs on the same text share; by default
+            each process keeps it in memory.
+        settings: fields of `TrainingConfig` and `TransformerConfig`.
+
+    Messages and a progress bar go to standard error. PyTorch's global state (random numbers, threads, default
+    dtype, gradient mode) is restored afterwards; it is the process's, so train in one thread at a time. A
+    variant that draws random numbers must draw PyTorch's, or a resumed run is not the one that was stopped.
+
+    Raises:
+        ValueError: for settings that contradict each other, and for text that was not read as it was meant.
+        Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
+        TrainingError: where the loss or its gradient is not finite.
+    """
+    if preset not in get_args(Preset):
+        raise ValueError(f"the preset must be one of {', '.join(get_args(Preset))}, not {preset!r}")
+    kinds = (src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
+    if keep_equal is None:
+        keep_equal = keeps_equal(*kinds)
+    if init_from is not None and Path(init_from).expanduser().is_dir():
+        init_from = Path(init_from).expanduser().absolute()
+    model_settings, config = split_settings(preset, settings)
+    record: Settings = {
+        "tokenizer": tokenizer,
+        "src_tokenizer": src_tokenizer,
+        "tgt_tokenizer": tgt_tokenizer,
+        "vocab": SUBWORDS if vocab is None and {*kinds} == {"subwords"} else vocab,  # its default
+        "preset": preset,
+        "init_from": init_from and str(init_from),
+        "keep_equal": keep_equal,
+        **model_settings,
+        **split_notes(notes or {}),
+    }
+
+    def read() -> Corpus:
+        text = corpus() if callable(corpus) else corpus
+        return own_corpus(text, validation, pair, keep_equal, cache=cache)
+
+    request = Request(read, preset, kinds, vocab, init_from, model_settings, config, record, resume, cache)
+    run, device = RunFolder(out), find_device(device)
+    with process_group(device), default_torch_state(device), run.open(resume):
+        # A function of its own: a process that leaves the group while it still holds the trainer may hang.
+        return train_in_group(request, run, device)
+
+
+def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Translator:
+    """Train as one of the processes that have joined: each needs the text, the first its arguments alone."""
+    config, record = broadcast((request.config, request.record))
+    with raise_on_all_ranks("; every node needs the text, in the same place"):
+        corpus = request.read()
+    with raise_on_all_ranks():
+        model, *tokenizers = load_or_build(request, run, corpus) if is_first() else (None,)
+    model_config, (src, tgt) = broadcast((model and model.config, tokenizers))
+    model = model or EncoderDecoder.from_config(cast(TransformerConfig, model_config))
+    say(
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
+    )
+    # A sentence must fit into a batch and the model, with the symbols around it.
+    room = min(config.max_tokens, model.max_positions or config.max_tokens)
+    limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
+    with raise_on_all_ranks():
+        pairs = encode_corpus(corpus["train"], src, tgt, limit, request.cache)
+        say(f"{pairs.report()}\n{first_pair(corpus)}")
+        dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
+        batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+        if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
+            say(f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more")
+        validation = None
+        if "val" in corpus:
+            held_out = encode_corpus(corpus["val"], src, tgt, limit, request.cache)
+            say(held_out.report())
+            validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
+    record |= {"corpus": corpus.name, "pair": corpus.pair}
+    data = (lambda epoch: batches), validation
+    trainer = Trainer(model, (src, tgt), *data, config, run, device, record, corpus.fingerprint)
+    translator = Translator(model, src, tgt, reads_tokenized(record), corpus.pair)
+    trainer.run(request.resume)
+    end = f"at step {trainer.progress.step}: the model is in {run.path}"
+    if not trainer.progress.finished(config):
+        raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
+    say(f"finished {end}")
+    model.eval()
+    return translator
+
+
+# ---- the model to start from
+
+
+def load_or_build(request: Request, run: RunFolder, corpus: Corpus) -> ModelAndTokenizers:
+    """Load the model to go on from, or build a new one. Raises ValueError where its settings are others."""
+    torch.manual_seed(request.config.seed)
+    folder = run.newest() if request.resume else None
+    if folder is None and request.init_from is not None:
+        folder = find_model(request.init_from)
+    if folder is None:
+        return new_model(request, corpus)
+    model, src, tgt = load_model(folder)
+    for name, value in request.model_settings.items():
+        if value != (own := getattr(model.config, name)):
+            raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
+    return model, src, tgt
+
+
+def new_model(request: Request, corpus: Corpus) -> ModelAndTokenizers:
+    """Build a new model and train its tokenizers on the training text.
+
+    Unless all embeddings are tied, each side has a vocabulary of its own. Words are cut by the rules of their
+    language, or in tokenized text at spaces.
+    """
+    kinds, settings = request.kinds, request.model_settings
+    if kinds != ("subwords", "subwords"):
+        settings = {"tied_embeddings": "target", **settings}
+    tokenized = reads_tokenized(request.record)
+    languages = (None, None) if tokenized else (corpus.src_language, corpus.tgt_language)
+    if settings.get("tied_embeddings", TransformerConfig.tied_embeddings) != "all":
+        src = new_tokenizer(request, corpus, kinds[0], languages[0], "src")
+        tgt = new_tokenizer(request, corpus, kinds[1], languages[1], "tgt")
+    elif kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1]):
+        raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
+    else:
+        src = tgt = new_tokenizer(request, corpus, kinds[0], languages[0], "src", "tgt")
+    config = getattr(TransformerConfig, request.preset)(len(src), len(tgt), **settings)
+    return EncoderDecoder.from_config(config), src, tgt
+
+
+def new_tokenizer(
+    request: Request, corpus: Corpus, kind: str, language: str | None, *sides: str
+) -> Tokenizer:
+    """Train a tokenizer on sides of the training text, or load the one in the cache."""
+    texts = [getattr(corpus["train"], side) for side in sides]
+    every = math.ceil(sum(map(len, texts)) / MOST_LINES) if kind == "subwords" else 1
+    lines = chain.from_iterable(text[::every] for text in texts)
+    learn = partial(train_tokenizer, kind, lines, request.vocab, language)
+    if request.cache is None:
+        return learn()
+    key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {request.vocab}"
+    folder = cached_folder(
+        request.cache, "tokenizer", key, lambda new: save_tokenizer(learn(), new, "tokenizer")
+    )
+    return load_tokenizer(folder, "tokenizer")
+
+
+def first_pair(corpus: Corpus) -> str:
+    """Show the first pair to train on: sides that were swapped are seen at once."""
+    sides = zip((corpus.src_language, corpus.tgt_language), next(iter(corpus["train"])), strict=True)
+    shown = [f"{name}: {shortened(text)!r}" if name else repr(shortened(text)) for name, text in sides]
+    return f"  such as {' → '.join(shown)}"
+
+
+# ---- the arguments
+
+
+def keeps_equal(*kinds: str) -> bool:
+    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling."""
+    return not {"chars", "spaces"}.isdisjoint(kinds)
+
+
+def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingConfig]:
+    """Split settings into those of the model and those of training; NumPy's numbers become Python's."""
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in settings.items()}
+    names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
+    model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
+    if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
+        raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
+    return model_settings, getattr(TrainingConfig, preset)(**plain)
+
+
+def split_notes(notes: Settings) -> Settings:
+    """Return notes as training.json has them: the text's settings as the command has them, the rest apart."""
+    known = {name: value for name, value in notes.items() if name in TEXT}
+    for name, value in known.items():
+        if not isinstance(value, str | None):
+            raise ValueError(f"the note {name} must be text, not {value!r}")
+    other = {name: notes[name] for name in notes if name not in TEXT}
+    return {**known, "notes": other} if other else known

@@ -1,0 +1,89 @@
+"""Validation, which the processes of a run share."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import chain
+
+from annotated.batches import Batch
+from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer
+from annotated.perplexity import TokenScores, score_tokens
+from annotated.search.config import EXTRA_TOKENS
+from annotated.search.greedy import greedy_decode
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.data.token_batches import TokenBatches
+from annotated.translation.devices import rank_and_world
+from annotated.translation.storage.model_folder import reads_tokenized
+from annotated.translation.tokenizers import Tokenizer
+from annotated.translation.training.distributed import all_gather, all_reduce
+
+
+class Validation:
+    """Score a model on `batches`: each process its share, and the scores are those of all.
+
+    `metric` scores greedy translations: "loss" for none of them, or a name of `METRICS`. `notes` name the
+    languages ("pair") and tokenized text ("form"), by which BLEU counts words.
+    """
+
+    def __init__(
+        self,
+        batches: TokenBatches,
+        tokenizer: Tokenizer,
+        notes: Mapping[str, object],
+        metric: str = "loss",
+    ):
+        rank, world = rank_and_world()
+        self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
+        language = str(notes.get("pair") or "").partition("-")[2]
+        bleu = partial(bleu_metric, "none" if reads_tokenized(notes) else bleu_tokenizer(language))
+        makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
+        self.metric = makers[metric]()
+
+    def share(self) -> list[Batch]:
+        """Return the batches of this process."""
+        return [self.batches.collate(indices) for indices in self.plan]
+
+    def score(self, model: EncoderDecoder) -> TokenScores:
+        """Compute the cross-entropy and the accuracy of the model's predictions."""
+        batches, device = self.share(), next(model.parameters()).device
+        scores = score_tokens(model, batches) if batches else TokenScores(0.0, 0.0, 0)
+        n = scores.ntokens
+        loss, correct, ntokens = all_reduce([scores.loss * n, scores.accuracy * n, n], device)
+        return TokenScores(loss / ntokens, correct / ntokens, int(ntokens))
+
+    def measure(self, model: EncoderDecoder) -> Score:
+        """Score greedy translations by the metric."""
+        assert self.metric is not None
+        shares = all_gather(translate_greedily(model, self.share(), self.tokenizer))
+        hypotheses, references = (list(chain(*sides)) for sides in zip(*shares, strict=True))
+        return self.metric(hypotheses, references)
+
+    def badness(self, model: EncoderDecoder) -> float:
+        """Return the loss, or a number that is lower for a better score by the metric."""
+        if self.metric is None:
+            return self.score(model).loss
+        return self.metric.badness(self.measure(model).value)
+
+
+def translate_greedily(
+    model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer
+) -> tuple[list[str], list[str]]:
+    """Translate the batches' sources; returns that and the references, which are the targets decoded again.
+
+    Like any translation, one ends at its source's length + 50, whatever else is in the batch.
+    """
+    device = next(model.parameters()).device
+    # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
+    never = (*tokenizer.never_generated, tokenizer.unk)
+    hypotheses: list[str] = []
+    references: list[str] = []
+    for batch in batches:
+        batch.to(device)
+        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
+        rows = greedy_decode(
+            model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
+        )
+        hypotheses += [
+            tokenizer.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)
+        ]
+        references += map(tokenizer.decode, batch.tgt_y.tolist())
+    return hypotheses, references

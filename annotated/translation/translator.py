@@ -1,0 +1,294 @@
+"""Text in, text out: a trained model with its tokenizers and its search."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from tqdm.auto import tqdm
+
+from annotated.attention_maps import AttentionMaps, capture_attention
+from annotated.modes import evaluating
+from annotated.search.beam import Hypothesis, beam_search
+from annotated.search.config import Search
+from annotated.search.penalty import Penalty
+from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.devices import find_device
+from annotated.translation.limits import ENGINES, Limits
+from annotated.translation.storage.model_folder import (
+    check_vocabularies,
+    find_model,
+    load_model,
+    reads_tokenized,
+    shipped_model,
+    training_settings,
+)
+from annotated.translation.threads import map_in_threads
+from annotated.translation.tokenizers import Tokenizer, normalize
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from annotated.translation.interop.ctranslate2 import CTranslate2Engine
+
+MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
+ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TranslationAttention:
+    """The attention weights of one translation, with the tokens that stand on their axes.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
+    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
+    """
+
+    src_tokens: list[str]
+    tgt_tokens: list[str]
+    maps: AttentionMaps
+
+    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
+        """Return the tokens down (queries) and across (keys) a map of this kind."""
+        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
+        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
+        return queries, keys
+
+
+class Translator:
+    """Translate sentences: `Translator.load("runs/first")("A dog runs.")`.
+
+    The defaults are the paper's search: beam 4, length penalty alpha 0.6 (section 6.1). Text is normalized
+    by `tokenizers.normalize` before the model reads it.
+
+    Args:
+        lower_cased: the model was trained on lower-cased, tokenized text only, so capitals are refused.
+        pair: the languages, such as "en-de", if known.
+        engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same.
+            "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
+            is the paper's, in float32 on a CPU. Calls with a prefix, and models with hooks, are ours.
+        quantization: type of the matrices in CTranslate2.
+        limits: fields of `Limits`, the greatest lengths of sources and translations.
+
+    Raises ImportError where CTranslate2 is asked for and missing, ValueError for parts that do not fit.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        lower_cased: bool = False,
+        pair: str | None = None,
+        engine: str = "auto",
+        quantization: str = "float32",
+        **limits: Any,
+    ):
+        if engine not in ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+        if engine != "ctranslate2" and quantization != "float32":
+            raise ValueError(f"{quantization} needs --engine ctranslate2, in Python engine='ctranslate2'")
+        if hasattr(model, "config"):  # a model that was put together by hand has none
+            check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+        self.model, self.lower_cased = model, lower_cased
+        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
+        self.pair, self.engine, self.quantization = pair, engine, quantization
+        self.limits = Limits(**limits).within(model.max_positions)
+        self._ctranslate2: CTranslate2Engine | None = None
+        if engine == "ctranslate2":
+            self.engine_for(1)
+
+    @classmethod
+    def load(
+        cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: Any
+    ) -> "Translator":
+        """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
+        folder = find_model(name_or_folder)
+        settings = training_settings(folder)
+        known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair")}
+        return cls(*load_model(folder, find_device(device)), **{**known, **options})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_ctranslate2": None}  # a copy converts again when it is used
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        pair, by = self.pair and f"{self.pair}, ", self._ctranslate2 and f" by {self._ctranslate2}"
+        return f"Translator({pair or ''}{parameters:,} parameters, on {self.device}{by or ''}, {self.limits})"
+
+    # ---- translations
+
+    def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
+        """Translate one sentence."""
+        return self.translate([sentence], beam, alpha)[0]
+
+    def translate(
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        penalty: Penalty = "gnmt",
+        prefix: str = "",
+        max_tokens: int = 4096,
+        progress: bool = False,
+        first_line: int = 1,
+    ) -> list[str]:
+        """Translate sentences, one for one and in order; one without a visible character gives "".
+
+        Every translation begins with the words of `prefix`. Sentences of like length are searched together,
+        at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
+        batches side by side as PyTorch has threads. Messages count lines from `first_line` on. Raises
+        ValueError for a single string or a table, for scores that are not finite, and as `beam_search` does.
+        """
+        results = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
+        return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
+
+    def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
+        """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
+        [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
+        return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
+
+    def search(
+        self,
+        sentences: Iterable[str],
+        beam: int = 4,
+        alpha: float = 0.6,
+        penalty: Penalty = "gnmt",
+        n_best: int = 1,
+        prefix: str = "",
+        max_tokens: int = 4096,
+        progress: bool = False,
+        first_line: int = 1,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, best first; none for one without a visible character."""
+        settings = Search(beam, alpha, penalty, n_best)
+        if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
+            raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
+        texts = [normalize(sentence) for sentence in sentences]
+        sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
+        limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
+        begun = self.tgt_tokenizer.encode(normalize(prefix))
+        results: dict[int, list[Hypothesis]] = {}
+
+        def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
+            src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
+            mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] for i in batch]
+            options = {**asdict(settings), "prefixes": [begun] * len(batch), "forbidden": self.forbidden}
+            return beam_search(self.model, src, mask, longest, tokenizer.start, tokenizer.end, **options)
+
+        with (
+            evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
+            tqdm(total=len(sources), unit="line", disable=None if progress else True) as bar,
+        ):
+            if engine := None if begun else self.engine_for(len(sources)):
+                for batch in batch_by_length(sources, ENGINE_TOKENS):
+                    found = engine.search([sources[i] for i in batch], [limits[i] for i in batch], settings)
+                    results |= {i: best for i, best in zip(batch, found, strict=True) if best is not None}
+                    bar.update(len(results) - bar.n)
+            rest = {i: source for i, source in sources.items() if i not in results}
+            batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
+            run = map_in_threads if self.device.type == "cpu" else map
+            for batch, searched in zip(batches, run(search_batch, batches), strict=True):
+                results |= zip(batch, searched, strict=True)
+                bar.update(len(batch))
+        for i in sources:
+            if not results[i]:  # each comparison with NaN was false
+                raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
+        return [results.get(i, []) for i in range(len(texts))]
+
+    # ---- CTranslate2
+
+    def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
+        """Decide which engine searches a call of this many sentences; None is our own search."""
+        hooked = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+        if self.engine == "pytorch" or hooked:  # hooks would not be called
+            return None
+        auto = self.engine == "auto"
+        plain = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
+        if auto and (sentences < MANY or not plain or find_spec("ctranslate2") is None):
+            return None
+        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model):
+            from annotated.translation.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
+
+            parts = self.model, self.src_tokenizer, self.tgt_tokenizer
+            try:
+                self._ctranslate2 = CTranslate2Engine(*parts, self.quantization)
+            except ValueError:  # a variant, which it cannot compute
+                if auto:
+                    return None
+                raise
+        return self._ctranslate2
+
+    # ---- tokens
+
+    def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
+        """Return a source sentence's tokens, between the tokenizer's symbols; messages call it `name`.
+
+        Raises ValueError for capitals where the model reads only lower-cased text.
+        """
+        sentence = normalize(sentence)
+        if self.lower_cased and sentence != sentence.lower():
+            raise ValueError(f"{sentence[:40]!r} has capitals, but this model reads lower-cased text only")
+        before, after = self.src_tokenizer.before, self.src_tokenizer.after
+        tokens = self.limits.cut(self.src_tokenizer.encode(sentence), len(before + after), name)
+        return [*before, *tokens, *after]
+
+    def batch(self, encoded: list[list[int]]) -> Tensor:
+        """Pad token lists to one int64 tensor (batch, len), on the model's device."""
+        rows = [torch.tensor(row, dtype=torch.int64) for row in encoded]
+        return pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad).to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Get the device of the model."""
+        return next(self.model.parameters()).device
+
+    @property
+    def forbidden(self) -> tuple[int, ...]:
+        """List the tokens that no translation contains."""
+        return self.tgt_tokenizer.never_generated
+
+    # ---- attention
+
+    def attention(self, sentence: str, translation: str | None = None) -> TranslationAttention:
+        """Record where each head looks while `translation`, by default ours, is written."""
+        translation = self(sentence) if translation is None else translation
+        src = self.batch([self.encode(sentence)])
+        tgt = [self.tgt_tokenizer.start, *self.tgt_tokenizer.encode(normalize(translation))]
+        tokens = torch.tensor([tgt], device=src.device)
+        masks = padding_mask(src, self.src_tokenizer.pad), subsequent_mask(tokens.size(1), tokens.device)
+        with evaluating(self.model), capture_attention(self.model) as maps:
+            self.model(src, tokens, *masks)
+        return TranslationAttention(
+            self.src_tokenizer.pieces(src[0].tolist()),
+            self.tgt_tokenizer.pieces(tgt),
+            {name: weights[0] for name, weights in maps.items()},
+        )
+
+    def show_attention(self, sentence: str, translation: str | None = None) -> "alt.LayerChart":
+        """Draw `attention(sentence, translation)`: every layer, head and kind, to choose from by menus."""
+        from annotated.plots import explore_attention  # altair is heavy, and belongs to an extra
+
+        seen = self.attention(sentence, translation)
+        return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+
+
+def batch_by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
+    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
+    batch: list[int] = []
+    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
+        if batch and len(encoded[batch[0]]) * (len(batch) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:
+    """Load a model that comes with the package, by its name. Raises ValueError that lists the names."""
+    return Translator.load(shipped_model(name), device, **options)
