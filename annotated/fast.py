@@ -29,8 +29,8 @@ class CpuKernels(TorchFunctionMode):
         with CpuKernels():
             loss = model(src, tgt, src_mask, tgt_mask)...
 
-    Dropout is `quick_dropout`. Attention over at most `UNFUSED_UP_TO` positions is `attention`: the fused
-    kernel takes one head of one sentence after the other there, and one product for all heads is sooner done.
+    Dropout is `quick_dropout`, attention is `short_attention`: the fused kernel takes one head of one
+    sentence after the other, and for short sentences one product for all heads is sooner done.
     Everything else, and everything on a GPU, stays as it is.
     """
 
@@ -39,13 +39,28 @@ class CpuKernels(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.dropout:
             return quick_dropout(*args, **kwargs)
-        if func is F.scaled_dot_product_attention and len(args) == 5 and not kwargs:  # a call of ours
-            q, k, v, mask, dropout = args
-            short = max(q.size(-2), k.size(-2)) <= UNFUSED_UP_TO
-            ours = mask is None or mask.dtype == torch.bool  # a variant may add numbers to the scores
-            if short and ours and q.requires_grad and q.device.type == "cpu":
-                return attention(q, k, v, mask, partial(quick_dropout, p=dropout))[0]
+        if func is F.scaled_dot_product_attention:
+            return short_attention(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def short_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    **options: Any,
+) -> Tensor:
+    """Compute attention as `F.scaled_dot_product_attention` does, by `attention` where that is sooner done.
+
+    That is in training, over at most `UNFUSED_UP_TO` positions, with a boolean mask and no further `options`.
+    """
+    short = max(query.size(-2), key.size(-2)) <= UNFUSED_UP_TO
+    plain = not options and (attn_mask is None or attn_mask.dtype == torch.bool)
+    if short and plain and query.requires_grad and query.device.type == "cpu":
+        return attention(query, key, value, attn_mask, partial(quick_dropout, p=dropout_p))[0]
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, **options)
 
 
 def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from annotated.batches import Batch
-from annotated.fast import CpuKernels
 from annotated.modes import evaluating
 from annotated.transformer.model import EncoderDecoder
 
@@ -101,9 +100,8 @@ def update(
     ntokens = sum(batch.ntokens for batch in group)
     norm = max(ntokens, 1)  # a group of padding alone has a loss of 0, not NaN
     for batch in group:
-        with CpuKernels():
-            states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-            total, share = loss_compute(states, batch.tgt_y, norm)
+        states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        total, share = loss_compute(states, batch.tgt_y, norm)
         share.backward()
         loss += total.item()
         state.step += 1

@@ -183,15 +183,15 @@ def paired_bootstrap(
     references: Sequence[str],
     samples: int = 1000,
     seed: int = 0,
-    tokenize: str = "13a",
+    tokenize: str | None = None,
     metric: Metric | None = None,
 ) -> Comparison:
     """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
     Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is by default BLEU
-    with sacreBLEU's tokenizer `tokenize`: "none" for tokenized text.
+    with sacreBLEU's tokenizer `tokenize`, "13a" if not given, "none" for tokenized text.
     """
-    metric = metric or bleu_metric(tokenize)
+    metric = resampled_metric(metric, tokenize, samples)
     draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
     one, other = metric(a, references), metric(b, references)
     difference = replace(one, value=one.value - other.value)
@@ -208,13 +208,22 @@ def bootstrap(
     references: Sequence[str],
     samples: int = 1000,
     seed: int = 0,
-    tokenize: str = "13a",
+    tokenize: str | None = None,
     metric: Metric | None = None,
 ) -> Score:
     """Score a system with its 95% interval over other test sets; else as `paired_bootstrap`."""
-    metric = metric or bleu_metric(tokenize)
+    metric = resampled_metric(metric, tokenize, samples)
     draws = resample(metric, hypotheses, references, samples, seed)
     return with_interval(metric(hypotheses, references), draws)
+
+
+def resampled_metric(metric: Metric | None, tokenize: str | None, samples: int) -> Metric:
+    """Return the metric that is asked for, by default BLEU. Raises ValueError for what contradicts itself."""
+    if metric is not None and tokenize is not None:
+        raise ValueError(f"tokenize={tokenize!r} is BLEU's: give it to bleu_metric, or leave out the metric")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    return metric or bleu_metric(tokenize or "13a")
 
 
 def with_interval(score: Score, draws: Any) -> Score:

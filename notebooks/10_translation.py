@@ -162,7 +162,7 @@ _ = torch.manual_seed(0)
 model = EncoderDecoder.from_config(TransformerConfig.tiny(len(bpe), len(bpe), N=2, dropout=0.0))
 settings = TrainingConfig(epochs=1, max_tokens=384, warmup=200, average=0, learning_rate=0.003)  # at its peak
 folder = Path(tempfile.mkdtemp()) / "run"  # for a run that you want to keep, name a folder of your own
-trainer = Trainer(model, (bpe, bpe), lambda epoch: batches, val_batches, settings, folder)
+trainer = Trainer(model, (bpe, bpe), batches, val_batches, settings, folder)
 _ = trainer.fit()
 
 # %%

@@ -46,7 +46,7 @@ def words_of(sentences):
     return re.findall(r"[\w'-]+|[.,?]", " ".join(sentences))
 
 
-corpus = load_corpus("grammar").splits
+corpus = load_corpus("grammar", "de-en").splits
 text = words_of(corpus["train"].tgt)
 print(" ".join(text[:24]))
 

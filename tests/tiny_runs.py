@@ -70,7 +70,7 @@ def make_trainer(
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
     tokenizers = (words, words)
-    return Trainer(transformer, tokenizers, lambda epoch: train, val, config, out, device, notes, fingerprint)
+    return Trainer(transformer, tokenizers, train, val, config, out, device, notes, fingerprint)
 
 
 def weights(out):

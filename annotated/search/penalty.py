@@ -1,6 +1,6 @@
 """The length penalty of beam search (section 6.1)."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 Penalty = Literal["gnmt", "power"]
 
@@ -11,5 +11,7 @@ def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> floa
     "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
     length^alpha, as in Hugging Face and CTranslate2.
     """
-    base = {"gnmt": (5 + length) / 6, "power": float(length)}
-    return base[penalty] ** alpha
+    if penalty not in get_args(Penalty):
+        raise ValueError(f"the penalty must be one of {', '.join(get_args(Penalty))}, not {penalty!r}")
+    base = (5 + length) / 6 if penalty == "gnmt" else length
+    return float(base**alpha)

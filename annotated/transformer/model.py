@@ -1,7 +1,7 @@
 """The Transformer (section 3): encoder, decoder, generator, and the whole model."""
 
+from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network (Figure 1, left).
 
-    `norm` are further settings of `SublayerConnection`: norm_first, norm.
+    `norm_first` and `norm` are those of each `SublayerConnection`, which copies the norm.
     """
 
-    def __init__(self, size: int, self_attn: nn.Module, feed_forward: nn.Module, dropout: float, **norm: Any):
+    def __init__(
+        self,
+        size: int,
+        self_attn: nn.Module,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+        norm: nn.Module | None = None,
+    ):
         super().__init__()
         self.self_attn = self_attn
         self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, **norm), 2)
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 2)
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         """(batch, src_len, d_model), mask (batch, 1, src_len) -> (batch, src_len, d_model)."""
@@ -48,13 +56,14 @@ class DecoderLayer(nn.Module):
         src_attn: nn.Module,
         feed_forward: nn.Module,
         dropout: float,
-        **norm: Any,
+        norm_first: bool = False,
+        norm: nn.Module | None = None,
     ):
         super().__init__()
         self.self_attn = self_attn
         self.src_attn = src_attn
         self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, **norm), 3)
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 3)
 
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "LayerCache | None" = None
@@ -74,13 +83,17 @@ class DecoderLayer(nn.Module):
 
 
 class Stack(nn.Module):
-    """N layers, equal at first, and the final norm that pre-norm layers leave undone."""
+    """N layers, and the final norm that pre-norm layers leave undone.
 
-    def __init__(self, layer: EncoderLayer | DecoderLayer, N: int):
+    `layer` is one layer, of which N copies are made, or a list of all layers.
+    """
+
+    def __init__(self, layer: nn.Module | Sequence[nn.Module], N: int = 6):
         super().__init__()
-        self.layers = clones(layer, N)
-        first = cast(SublayerConnection, layer.sublayer[0])
-        self.norm: nn.Module = deepcopy(first.norm) if first.norm_first else nn.Identity()
+        self.layers = nn.ModuleList(layer) if isinstance(layer, Sequence) else clones(layer, N)
+        first: Any = self.layers[0]
+        around = first.sublayer[0]
+        self.norm: nn.Module = deepcopy(around.norm) if around.norm_first else nn.Identity()
 
 
 class Encoder(Stack):
@@ -159,33 +172,31 @@ class EncoderDecoder(nn.Module):
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
         c, parts = config, find_parts(config)
-        # The paper's parts are copied, as their weights are drawn below; those of a variant are built anew.
-        attention, feed_forward = (
-            partial(deepcopy, build()) if c.parts == "paper" else build
-            for build in (parts.attention, parts.feed_forward)
-        )
-
-        def norm() -> dict[str, Any]:
-            return {"norm_first": c.norm_first, "norm": parts.norm()}
-
-        def encoder_layer() -> EncoderLayer:
-            return EncoderLayer(c.d_model, attention(), feed_forward(), c.dropout, **norm())
-
-        def decoder_layer() -> DecoderLayer:
-            self_attn, src_attn = attention(), parts.cross_attention() or attention()
-            return DecoderLayer(c.d_model, self_attn, src_attn, feed_forward(), c.dropout, **norm())
-
-        encoder_layers = [encoder_layer() for _ in range(c.N)]
-        decoder_layers = [decoder_layer() for _ in range(c.N)]
+        encoder_layers = [
+            EncoderLayer(
+                c.d_model, parts.attention(), parts.feed_forward(), c.dropout, c.norm_first, parts.norm()
+            )
+            for _ in range(c.N)
+        ]
+        decoder_layers = [
+            DecoderLayer(
+                c.d_model,
+                parts.attention(),
+                parts.cross_attention(),
+                parts.feed_forward(),
+                c.dropout,
+                c.norm_first,
+                parts.norm(),
+            )
+            for _ in range(c.N)
+        ]
         model = cls(
-            Encoder(encoder_layers[0], 0),  # its norm; no layer is copied, a variant's may share a module
-            Decoder(decoder_layers[0], 0),
+            Encoder(encoder_layers),
+            Decoder(decoder_layers),
             EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), parts.positions()),
             EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
             Generator(c.d_model, c.tgt_vocab),
         )
-        model.encoder.layers.extend(encoder_layers)
-        model.decoder.layers.extend(decoder_layers)
         model.config = c
         model.tie_embeddings()
         model.reset_parameters()

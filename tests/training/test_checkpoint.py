@@ -80,7 +80,7 @@ def test_the_log_covers_each_update_once(tmp_path):
     trainer.fit()
     lines = [line for line in log_of(tmp_path) if "loss" in line]
     assert [line["step"] for line in lines] == [3, 6, 8, 9, 12, 15, 16, 18, 21, 24]
-    epoch = sum(batch.ntokens for batch in trainer.batches_at(0).epoch(0))
+    epoch = sum(batch.ntokens for batch in trainer.batches.epoch(0))
     assert trainer.progress.total_tokens == 3 * epoch
     assert {line["step"]: line["tokens"] for line in lines if line["step"] % 8 == 0} == {
         8: epoch,

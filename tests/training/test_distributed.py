@@ -101,7 +101,7 @@ def test_two_processes_are_one_with_twice_the_batches(accumulate, count, rest, t
     bleu = {"metric": "bleu", "metric_every": 3}
     alone = make_trainer(tmp_path / "alone", accumulate=2 * accumulate, count=count, **bleu, **EXACT)
     # The last update of an epoch has `rest` batches: one process has fewer than the other, or none.
-    assert len(alone.batches_at(0)) % (2 * accumulate) == rest
+    assert len(alone.batches) % (2 * accumulate) == rest
     alone.fit()
     assert two_processes(tmp_path / "both", accumulate=accumulate, count=count, **bleu) == [0, 0]
     assert_close(tmp_path / "both", tmp_path / "alone")

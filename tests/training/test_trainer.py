@@ -58,8 +58,8 @@ def test_in_half_precision_the_loss_itself_is_computed_in_float32(rdrop_weight, 
 
 def test_rdrop_begins_with_its_epoch(tmp_path):
     trainer = make_trainer(tmp_path, epochs=3, rdrop_weight=0.7, rdrop_from=2)
-    batches, seen = trainer.batches_at, []
-    trainer.batches_at = lambda epoch: seen.append(trainer.summed.rdrop_weight) or batches(epoch)
+    plan, seen = trainer.batches.plan, []
+    trainer.batches.plan = lambda epoch: seen.append(trainer.summed.rdrop_weight) or plan(epoch)
     trainer.fit()
     assert seen[-3:] == [0.0, 0.7, 0.7]
 
@@ -70,7 +70,7 @@ def plain_loop(trainer, epochs, accumulate, clip):
     adam = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     criterion, losses = LabelSmoothing(16, 2, config.smoothing), []
     for epoch in range(epochs):
-        batches = list(trainer.batches_at(epoch).epoch(epoch))
+        batches = list(trainer.batches.epoch(epoch))
         for start in range(0, len(batches), accumulate):
             group = batches[start : start + accumulate]
             loss = 0

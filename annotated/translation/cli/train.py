@@ -5,7 +5,6 @@ import os
 from functools import partial
 from pathlib import Path
 
-import annotated
 from annotated.translation.cli.flags import CORPUS, PAIR
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
@@ -14,6 +13,8 @@ from annotated.translation.devices import say
 from annotated.translation.training.config import TEXT
 from annotated.translation.training.distributed import DistributedError, broadcast
 from annotated.translation.training.train import Stopped, keeps_equal
+from annotated.translation.training.train import train as train_model
+from annotated.translation.training.trainer import TrainingError
 
 
 def train(args: argparse.Namespace) -> int:
@@ -22,11 +23,11 @@ def train(args: argparse.Namespace) -> int:
     apart = (*TEXT, "command", "config", "threads", "traceback", "variants")
     settings = {name: value for name, value in vars(args).items() if name not in apart}
     try:
-        annotated.train(partial(training_corpus, args), notes=text_settings(args), **settings)
+        train_model(partial(training_corpus, args), notes=text_settings(args), **settings)
     except Stopped as stopped:
         say(str(stopped))
         return 130
-    except DistributedError as error:
+    except (DistributedError, TrainingError) as error:
         if int(os.environ.get("LOCAL_RANK") or 0):  # the first process of this machine says it
             return 2
         raise ValueError(error) from error

@@ -37,7 +37,7 @@ HUB = "hf:"
 
 def load_corpus(
     name: str,
-    pair: str = "de-en",
+    pair: str = "en-de",
     form: str | None = None,
     columns: Sequence[str] | None = None,
     cache: str | Path | None = None,

@@ -28,14 +28,16 @@ from annotated.translation.storage.model_folder import (
 from annotated.translation.storage.tensor_files import check_tensors, read_tensors, read_with_sums
 from annotated.translation.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.translation.training.distributed import broadcast
-from annotated.translation.training.early_stopping import EarlyStopping
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
 
 @dataclass
-class Progress(EarlyStopping):
-    """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state."""
+class Progress:
+    """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state.
+
+    Early stopping counts the epochs without a better score. A score counts by its badness: lower is better.
+    """
 
     step: int = 0  # updates made
     epoch: int = 0  # the current epoch, from 0
@@ -49,6 +51,10 @@ class Progress(EarlyStopping):
     total_tokens: int = 0  # target tokens since the start
     validation_loss: float | None = None  # of exactly these weights, if they were validated
     off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
+    metric: str = "loss"  # that gives the badness
+    badness: float | None = None  # of exactly these weights, if they were scored
+    best: float | None = None  # lowest badness at the end of an epoch
+    stale: int = 0  # epochs scored since then
 
     @classmethod
     def load(cls, checkpoint: Path) -> "Progress":
@@ -63,7 +69,7 @@ class Progress(EarlyStopping):
 
     def finished(self, config: TrainingConfig) -> bool:
         """Return whether the run has come to its end, perhaps by early stopping."""
-        stops_early = self.out_of_patience(config.metric, config.patience)
+        stops_early = self.metric == config.metric and 0 < config.patience <= self.stale
         return self.step >= config.max_steps or self.epoch >= config.epochs or stops_early
 
     def last_step(self, config: TrainingConfig) -> int:
@@ -91,6 +97,15 @@ class Progress(EarlyStopping):
         self.tokens += ntokens
         self.total_tokens += ntokens
 
+    def count_score(self, badness: float | None, metric: str, epoch_ends: bool) -> None:
+        """Keep the badness, if scored; at the end of an epoch, count it. Another metric begins anew."""
+        if metric != self.metric:
+            self.metric, self.best, self.stale = metric, None, 0
+        self.badness = badness
+        if epoch_ends and badness is not None:
+            self.stale = 0 if self.best is None or badness < self.best else self.stale + 1
+            self.best = badness if self.stale == 0 else self.best
+
 
 def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:
     """Return Adam's step and moments by parameter name; a parameter without gradients has none."""
@@ -112,8 +127,7 @@ def check_checkpoint(checkpoint: Path) -> None:
     read_tensors(checkpoint / WEIGHTS)
     tensors, sums = read_with_sums(checkpoint / OPTIMIZER)
     steps = [int(tensor) for name, tensor in tensors.items() if name.endswith(".step")]
-    same_weights = sums.get(WEIGHTS) in (None, sha256(checkpoint / WEIGHTS))  # None: written by 0.2.0
-    if not same_weights or (steps and max(steps) != step):
+    if sums.get(WEIGHTS) != sha256(checkpoint / WEIGHTS) or (steps and max(steps) != step):
         raise ValueError(f"{checkpoint}: {WEIGHTS}, {OPTIMIZER} and {PROGRESS} are not of one step")
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -41,22 +41,6 @@ ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C or SIGTERM ended a run after it was saved; the message says where, and how to resume it."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What `train` was asked for."""
-
-    read: Callable[[], Corpus]
-    preset: str
-    kinds: tuple[str, str]  # of the tokenizers of source and target
-    vocab: int | None
-    init_from: str | Path | None
-    model_settings: Settings  # of `TransformerConfig`, where they are not the preset's
-    config: TrainingConfig
-    record: Settings  # what training.json has besides
-    resume: bool
-    cache: str | Path | None
 
 
 def train(
@@ -141,26 +125,45 @@ def train(
         **split_notes(notes or {}),
     }
 
-    def read() -> Corpus:
-        text = corpus() if callable(corpus) else corpus
-        return own_corpus(text, validation, pair, keep_equal, cache=cache)
-
-    request = Request(read, preset, kinds, vocab, init_from, model_settings, config, record, resume, cache)
     run, device = RunFolder(out), find_device(device)
     with process_group(device), default_torch_state(device), run.open(resume):
-        # A function of its own: a process that leaves the group while it still holds the trainer may hang.
-        return train_in_group(request, run, device)
+        config, record = broadcast((config, record))
+        with raise_on_all_ranks("; every node needs the text, in the same place"):
+            text = corpus() if callable(corpus) else corpus
+            text = own_corpus(text, validation, pair, keep_equal, cache=cache)
+        record |= {"corpus": text.name, "pair": text.pair}
+        with raise_on_all_ranks():
+            torch.manual_seed(config.seed)
+            found = None
+            if is_first():
+                folder = (run.newest() if resume else None) or (init_from and find_model(init_from))
+                if folder:
+                    found = load_to_go_on(folder, model_settings)
+                else:
+                    found = new_model(
+                        text, preset, kinds, vocab, model_settings, reads_tokenized(record), cache
+                    )
+        return train_in_group(found, text, config, run, device, record, resume, cache)
 
 
-def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Translator:
-    """Train as one of the processes that have joined: each needs the text, the first its arguments alone."""
-    config, record = broadcast((request.config, request.record))
-    with raise_on_all_ranks("; every node needs the text, in the same place"):
-        corpus = request.read()
-    with raise_on_all_ranks():
-        model, *tokenizers = load_or_build(request, run, corpus) if is_first() else (None,)
-    model_config, (src, tgt) = broadcast((model and model.config, tokenizers))
-    model = model or EncoderDecoder.from_config(cast(TransformerConfig, model_config))
+def train_in_group(
+    found: ModelAndTokenizers | None,
+    corpus: Corpus,
+    config: TrainingConfig,
+    run: RunFolder,
+    device: torch.device,
+    record: Settings,
+    resume: bool,
+    cache: str | Path | None,
+) -> Translator:
+    """Train as one of the processes that have joined; only the first has `found` the model to begin with.
+
+    A function of its own: a process that leaves the group while it still holds the trainer may hang.
+    """
+    model_config, src, tgt = cast(
+        tuple[TransformerConfig, Tokenizer, Tokenizer], broadcast(found and (found[0].config, *found[1:]))
+    )
+    model = found[0] if found else EncoderDecoder.from_config(model_config)
     say(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
     )
@@ -168,7 +171,7 @@ def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Tr
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
     limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
     with raise_on_all_ranks():
-        pairs = encode_corpus(corpus["train"], src, tgt, limit, request.cache)
+        pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
         say(f"{pairs.report()}\n{first_pair(corpus)}")
         dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
         batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
@@ -176,14 +179,12 @@ def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Tr
             say(f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more")
         validation = None
         if "val" in corpus:
-            held_out = encode_corpus(corpus["val"], src, tgt, limit, request.cache)
+            held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
             say(held_out.report())
             validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
-    record |= {"corpus": corpus.name, "pair": corpus.pair}
-    data = (lambda epoch: batches), validation
-    trainer = Trainer(model, (src, tgt), *data, config, run, device, record, corpus.fingerprint)
+    trainer = Trainer(model, (src, tgt), batches, validation, config, run, device, record, corpus.fingerprint)
     translator = Translator(model, src, tgt, reads_tokenized(record), corpus.pair)
-    trainer.run(request.resume)
+    trainer.run(resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
@@ -195,57 +196,61 @@ def train_in_group(request: Request, run: RunFolder, device: torch.device) -> Tr
 # ---- the model to start from
 
 
-def load_or_build(request: Request, run: RunFolder, corpus: Corpus) -> ModelAndTokenizers:
-    """Load the model to go on from, or build a new one. Raises ValueError where its settings are others."""
-    torch.manual_seed(request.config.seed)
-    folder = run.newest() if request.resume else None
-    if folder is None and request.init_from is not None:
-        folder = find_model(request.init_from)
-    if folder is None:
-        return new_model(request, corpus)
+def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
+    """Load the model to go on from. Raises ValueError where its settings are others."""
     model, src, tgt = load_model(folder)
-    for name, value in request.model_settings.items():
+    for name, value in settings.items():
         if value != (own := getattr(model.config, name)):
             raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
     return model, src, tgt
 
 
-def new_model(request: Request, corpus: Corpus) -> ModelAndTokenizers:
-    """Build a new model and train its tokenizers on the training text.
+def new_model(
+    corpus: Corpus,
+    preset: str,
+    kinds: tuple[str, str],
+    vocab: int | None,
+    settings: Settings,
+    tokenized: bool,
+    cache: str | Path | None,
+) -> ModelAndTokenizers:
+    """Build a new model and train its tokenizers, of these kinds, on the training text.
 
     Unless all embeddings are tied, each side has a vocabulary of its own. Words are cut by the rules of their
     language, or in tokenized text at spaces.
     """
-    kinds, settings = request.kinds, request.model_settings
     if kinds != ("subwords", "subwords"):
         settings = {"tied_embeddings": "target", **settings}
-    tokenized = reads_tokenized(request.record)
     languages = (None, None) if tokenized else (corpus.src_language, corpus.tgt_language)
+    learn = partial(new_tokenizer, corpus, vocab, cache)
     if settings.get("tied_embeddings", TransformerConfig.tied_embeddings) != "all":
-        src = new_tokenizer(request, corpus, kinds[0], languages[0], "src")
-        tgt = new_tokenizer(request, corpus, kinds[1], languages[1], "tgt")
+        src = learn(kinds[0], languages[0], "src")
+        tgt = learn(kinds[1], languages[1], "tgt")
     elif kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1]):
         raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
     else:
-        src = tgt = new_tokenizer(request, corpus, kinds[0], languages[0], "src", "tgt")
-    config = getattr(TransformerConfig, request.preset)(len(src), len(tgt), **settings)
+        src = tgt = learn(kinds[0], languages[0], "src", "tgt")
+    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
     return EncoderDecoder.from_config(config), src, tgt
 
 
 def new_tokenizer(
-    request: Request, corpus: Corpus, kind: str, language: str | None, *sides: str
+    corpus: Corpus,
+    vocab: int | None,
+    cache: str | Path | None,
+    kind: str,
+    language: str | None,
+    *sides: str,
 ) -> Tokenizer:
     """Train a tokenizer on sides of the training text, or load the one in the cache."""
     texts = [getattr(corpus["train"], side) for side in sides]
     every = math.ceil(sum(map(len, texts)) / MOST_LINES) if kind == "subwords" else 1
     lines = chain.from_iterable(text[::every] for text in texts)
-    learn = partial(train_tokenizer, kind, lines, request.vocab, language)
-    if request.cache is None:
+    learn = partial(train_tokenizer, kind, lines, vocab, language)
+    if cache is None:
         return learn()
-    key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {request.vocab}"
-    folder = cached_folder(
-        request.cache, "tokenizer", key, lambda new: save_tokenizer(learn(), new, "tokenizer")
-    )
+    key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {vocab}"
+    folder = cached_folder(cache, "tokenizer", key, lambda new: save_tokenizer(learn(), new, "tokenizer"))
     return load_tokenizer(folder, "tokenizer")
 
 

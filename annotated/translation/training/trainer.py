@@ -43,12 +43,12 @@ from annotated.translation.training.validation import Validation
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
 
-class TrainingError(distributed.DistributedError):
+class TrainingError(RuntimeError):
     """Training cannot go on, because the loss or its gradient is not finite."""
 
 
 class Trainer:
-    """Train `model` on the batches that `batches_at(epoch)` returns, into the run folder `out`.
+    """Train `model` on `batches`, into the run folder `out`.
 
     Under `torchrun`, each process takes its share of every update, and only the first reads and writes `out`.
 
@@ -63,7 +63,7 @@ class Trainer:
         self,
         model: EncoderDecoder,
         tokenizers: Sequence[Tokenizer],
-        batches_at: Callable[[int], TokenBatches],
+        batches: TokenBatches,
         validation: TokenBatches | None,
         config: TrainingConfig,
         out: str | Path | RunFolder,
@@ -73,8 +73,12 @@ class Trainer:
     ):
         if validation is None:
             config.check_without_validation()
+        if not hasattr(model, "config"):
+            raise ValueError(
+                "the model has no settings: build it with make_model or EncoderDecoder.from_config"
+            )
         self.device = torch.device(device)
-        self.model, self.tokenizers, self.batches_at = model.to(self.device), tokenizers, batches_at
+        self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
         notes = notes or {}
         self.validation = Validation(validation, tokenizers[1], notes, config.metric) if validation else None
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
@@ -127,7 +131,7 @@ class Trainer:
                 checkpoint = self.out.newest() if resume else None
                 if resume and checkpoint is None:
                     say(f"there is no checkpoint in {self.out.path}: a new run begins")
-                self.progress.batches_in_epoch = len(self.batches_at(0))
+                self.progress.batches_in_epoch = len(self.batches)
                 asked = self.config.warmup
                 warmup = self.config.warmup_in(self.progress.last_step(self.config))
                 if checkpoint is not None and not asked:
@@ -152,12 +156,11 @@ class Trainer:
         """Train to the end of the current epoch or of the run, with checkpoints; returns whether to stop."""
         c, p = self.config, self.progress
         self.summed.rdrop_weight = c.rdrop_weight if p.epoch + 1 >= c.rdrop_from else 0.0
+        plan = self.batches.plan(p.epoch)
         with raise_on_all_ranks():
-            batches = self.batches_at(p.epoch)
-            plan = batches.plan(p.epoch)
             p.begin_epoch(len(plan))
         for start in range(p.batches, len(plan), p.update_batches):
-            stop = self.update(batches, plan[start : start + p.update_batches], stop_asked, bar)
+            stop = self.update(plan[start : start + p.update_batches], stop_asked, bar)
             epoch_ends = p.batches == len(plan)
             if epoch_ends:
                 p.epoch, p.batches = p.epoch + 1, 0
@@ -173,15 +176,13 @@ class Trainer:
                 return stop
         return False
 
-    def update(
-        self, batches: TokenBatches, group: list[list[int]], stop_asked: Callable[[], bool], bar: tqdm
-    ) -> bool:
+    def update(self, group: list[list[int]], stop_asked: Callable[[], bool], bar: tqdm) -> bool:
         """Update the weights by the mean loss a token of a group of batches; returns whether to stop."""
         started = time.perf_counter()
         c, p = self.config, self.progress
         mine = group[self.rank :: self.world]  # this process's batches
         weight = 1.0 if mine else 0.0  # every process must take part
-        share = [batches.collate(indices, p.epoch) for indices in mine or group[:1]]
+        share = [self.batches.collate(indices, p.epoch) for indices in mine or group[:1]]
         self.model.train()
         loss = ntokens = 0.0
         for number, batch in enumerate(share):
