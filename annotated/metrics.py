@@ -13,7 +13,7 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Score:
     """A corpus score with the signature by which others can compute the same."""
 
@@ -23,7 +23,7 @@ class Score:
     low: float | None = None  # bounds of its 95% interval, where that was asked for (see `bootstrap`)
     high: float | None = None
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         bounds = "" if self.low is None else f", 95% interval {self.low:.2f} to {self.high:.2f}"
         return f"{self.name} = {self.value:.2f}{bounds} ({self.signature})"
 
@@ -167,7 +167,7 @@ def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
 # ---- other test sets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Two systems on one test set, by `paired_bootstrap`."""
 
@@ -175,6 +175,10 @@ class Comparison:
     b: Score
     difference: Score  # a's score less b's
     wins: float  # share of the samples in which a is better than b
+
+    def __repr__(self) -> str:
+        lines = f"a: {self.a}", f"b: {self.b}", f"a - b: {self.difference}"
+        return "\n".join([*lines, f"a is better in {self.wins:.1%} of the samples"])
 
 
 def paired_bootstrap(

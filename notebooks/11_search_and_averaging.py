@@ -499,7 +499,7 @@ steps = []
     beam=3,
     alpha=0.0,
     forbidden=translator.forbidden,
-    watch=lambda _, candidates: steps.append(candidates),
+    on_step=lambda _, candidates: steps.append(candidates),
 )
 ax = plot_beam(steps, winner.tokens, tokenizer.pieces)
 ax.set_yticks(range(6), range(1, 7))
@@ -636,7 +636,7 @@ _ = beam_search(
     beam=20,
     alpha=0.0,
     forbidden=translator.forbidden,
-    watch=lambda _, candidates: wide.append([candidate.tokens for candidate in candidates]),
+    on_step=lambda _, candidates: wide.append([candidate.tokens for candidate in candidates]),
 )
 assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are likelier than ending at once
 

@@ -44,16 +44,16 @@ def beam_search(
     model: EncoderDecoder,
     src: Tensor,
     src_mask: Tensor | None,
-    max_len: int | Sequence[int] | None = None,
+    max_length: int | Sequence[int] | None = None,
     start_symbol: int = 0,
     end_symbol: int = 1,
-    beam: int = 4,
-    alpha: float = 0.6,
-    penalty: Penalty = "gnmt",
-    n_best: int = 1,
+    beam: int = Search.beam,
+    alpha: float = Search.alpha,
+    penalty: Penalty = Search.penalty,
+    n_best: int = Search.n_best,
     prefixes: Sequence[Sequence[int]] | None = None,
     forbidden: Sequence[int] = (),
-    watch: Callable[[int, list[Candidate]], None] | None = None,
+    on_step: Callable[[int, list[Candidate]], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: at every step, keep the `beam` likeliest hypotheses of each sentence.
 
@@ -63,15 +63,15 @@ def beam_search(
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
-        max_len: limit of generated tokens, for all sentences or for each; unlike in `greedy_decode`, the end
-            symbol counts and the start symbol does not. The default is the paper's input length + 50. The
-            model's number of positions is a limit too, and a longer prefix is kept.
+        max_length: limit of generated tokens, for all sentences or for each, the end symbol counted but not
+            the start symbol, which `max_len` of `greedy_decode` counts. The default is the paper's input
+            length + 50. The model's number of positions is a limit too, and a longer prefix is kept.
         start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: number of hypotheses returned for each sentence, best first (fewer, if fewer were found).
         prefixes: for each sentence, the tokens with which its translation must begin.
         forbidden: tokens that are never generated.
-        watch: called after each step for each sentence with its index in the batch and its candidates,
+        on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
     Raises ValueError as `Search` does, for a limit below 1, and for prefixes with the end symbol or forbidden
@@ -83,17 +83,17 @@ def beam_search(
     if src_mask is None:
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
     src_mask = src_mask.expand(len(src), 1, src.size(1))
-    if max_len is None:
-        max_len = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
-    limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
+    if max_length is None:
+        max_length = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
+    limits = max_length if isinstance(max_length, Sequence) else [max_length] * len(src)
     searches = []
     for i, (limit, prefix) in enumerate(zip(limits, prefixes or [()] * len(src), strict=True)):
         if limit < 1:
-            raise ValueError(f"max_len must be at least 1, not {limit}")
+            raise ValueError(f"max_length must be at least 1, not {limit}")
         if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
             raise ValueError(f"prefix {prefix} contains the end symbol, or one of them is forbidden")
         limit = max(min(limit, model.max_positions or limit), len(prefix) + 1)
-        watcher = None if watch is None else partial(watch, i)
+        watcher = None if on_step is None else partial(on_step, i)
         searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))
     with evaluating(model):
         run_beams(model, src, src_mask, searches, start_symbol, forbidden)
@@ -108,7 +108,7 @@ class SentenceSearch:
     limit: int  # of tokens, the end symbol counted
     prefix: tuple[int, ...]
     end_symbol: int
-    watch: Callable[[list[Candidate]], None] | None = None
+    on_step: Callable[[list[Candidate]], None] | None = None
     finished: list[Hypothesis] = field(default_factory=list)
 
     def forced_token(self, length: int) -> int | None:
@@ -137,7 +137,7 @@ class SentenceSearch:
         return len(self.finished) >= self.settings.n_best and self.best()[-1].score >= best_possible
 
     def candidates(self, begun: Tensor, token: Tensor, log_probs: Tensor) -> list[Candidate]:
-        """List the possible continuations for `watch`.
+        """List the possible continuations for `on_step`.
 
         `begun` (2k, length) are the hypotheses continued, by `token` (2k,); `log_probs` (2k,) fall.
         """
@@ -205,8 +205,8 @@ def run_beams(
         for i, j in ends.nonzero().tolist():
             searches[i].finish(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
         for i, search in enumerate(searches):
-            if search.watch is not None:
-                search.watch(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))
+            if search.on_step is not None:
+                search.on_step(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
 

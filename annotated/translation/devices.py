@@ -58,10 +58,15 @@ def silent() -> bool:
 
 
 def say(text: str) -> None:
-    """Print a message on standard error, from the first process only, without breaking a progress bar."""
+    """Print a message, from the first process only, without breaking a progress bar.
+
+    It goes to standard error, but in a notebook, which would show that as an error, to standard output.
+    """
     if not silent():
-        encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+        notebook = hasattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel")
+        file = sys.stdout if notebook else sys.stderr
+        encoding = getattr(file, "encoding", None) or "utf-8"
+        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """Scores of one model on one split, and the search that they hold for."""
 
@@ -37,12 +37,17 @@ class Results:
     chrf: Score
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
+    left_out: int = 0  # pairs with more tokens than the model has positions, which these two leave out
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
         lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
-        perplexity = f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}"
-        return "\n".join([*lines, str(self.chrf), f"{perplexity}, no smoothing"])
+        perplexity = (
+            f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}, no smoothing"
+        )
+        if self.left_out:
+            perplexity += f" (without {self.left_out} pairs that are longer than the model's positions)"
+        return "\n".join([*lines, str(self.chrf), perplexity])
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Results":
@@ -101,5 +106,6 @@ def score_split(
         chrf(found, references),
         tokens.perplexity,
         tokens.accuracy,
+        len(text) - len(pairs),
     )
     return results, found

@@ -52,6 +52,10 @@ class TranslationAttention:
     tgt_tokens: list[str]
     maps: AttentionMaps
 
+    def __repr__(self) -> str:
+        layers = ", ".join(sorted({kind for kind, _ in self.maps}))
+        return f"TranslationAttention({self.src_tokens} → {self.tgt_tokens}, maps of {layers})"
+
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
         """Return the tokens down (queries) and across (keys) a map of this kind."""
         queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
@@ -122,16 +126,16 @@ class Translator:
 
     # ---- translations
 
-    def __call__(self, sentence: str, beam: int = 4, alpha: float = 0.6) -> str:
+    def __call__(self, sentence: str, beam: int = Search.beam, alpha: float = Search.alpha) -> str:
         """Translate one sentence."""
         return self.translate([sentence], beam, alpha)[0]
 
     def translate(
         self,
         sentences: Iterable[str],
-        beam: int = 4,
-        alpha: float = 0.6,
-        penalty: Penalty = "gnmt",
+        beam: int = Search.beam,
+        alpha: float = Search.alpha,
+        penalty: Penalty = Search.penalty,
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
@@ -147,7 +151,7 @@ class Translator:
         results = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
-    def n_best(self, sentence: str, n: int = 4, alpha: float = 0.6) -> list[tuple[str, float]]:
+    def n_best(self, sentence: str, n: int = 4, alpha: float = Search.alpha) -> list[tuple[str, float]]:
         """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
         [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
         return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
@@ -155,9 +159,9 @@ class Translator:
     def search(
         self,
         sentences: Iterable[str],
-        beam: int = 4,
-        alpha: float = 0.6,
-        penalty: Penalty = "gnmt",
+        beam: int = Search.beam,
+        alpha: float = Search.alpha,
+        penalty: Penalty = Search.penalty,
         n_best: int = 1,
         prefix: str = "",
         max_tokens: int = 4096,

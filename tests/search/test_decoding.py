@@ -291,7 +291,7 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
         {"n_best": 0},
         {"alpha": -0.1},
         {"penalty": "none"},
-        {"max_len": 0},
+        {"max_length": 0},
         {"prefixes": [(3,), (4,)]},
         {"prefixes": [(3, END, 3)]},
         {"prefixes": [(3,)], "forbidden": (3,)},

@@ -184,7 +184,7 @@ def test_the_whole_search_is_the_packages(shipped: Translator, ask: Ask, setting
         n_best=options["beam"],
         prefixes=[begun],
         forbidden=shipped.forbidden,
-        watch=lambda _, candidates: steps.append(candidates),
+        on_step=lambda _, candidates: steps.append(candidates),
     )
     if options["beam"] == 1:  # with more, n_best lets the search go on for as many
         assert [one["tokens"] for one in found["ended"]] == [list(one.tokens) for one in expected]
