@@ -1,10 +1,33 @@
 """The settings that decide the shape of a model (Table 3)."""
 
+import inspect
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
+
+Settings = TypeVar("Settings")
 
 
+def field_comments(settings: type) -> dict[str, str]:
+    """Read the comment behind each field of a dataclass; none where only the byte code is installed."""
+    try:
+        source = inspect.getsource(sys.modules[settings.__module__])  # of a class it takes longer
+    except OSError:
+        return {}
+    return dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
+
+
+def explained(settings: type[Settings]) -> type[Settings]:
+    """Add the comment behind each field of a dataclass to its docstring, for `help` and a notebook's `?`."""
+    comments = field_comments(settings)
+    lines = [f"        {field.name}: {comments.get(field.name, '')}." for field in fields(settings)]  # type: ignore[arg-type]
+    settings.__doc__ = "\n".join([f"{settings.__doc__ or ''}\n    Args:", *lines])
+    return settings
+
+
+@explained
 @dataclass(frozen=True)
 class TransformerConfig:
     """The shape and behavior of a model. The defaults are the paper's base model."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
 from annotated.attention_maps import AttentionMaps, capture_attention
@@ -18,6 +17,7 @@ from annotated.search.config import Search
 from annotated.search.penalty import Penalty
 from annotated.transformer.attention import padding_mask, subsequent_mask
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.data.token_batches import pad_rows
 from annotated.translation.devices import find_device
 from annotated.translation.limits import ENGINES, Limits
 from annotated.translation.storage.model_folder import (
@@ -195,7 +195,7 @@ class Translator:
                     bar.update(len(results) - bar.n)
             rest = {i: source for i, source in sources.items() if i not in results}
             batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
-            run = map_in_threads if self.device.type == "cpu" else map
+            run = map_in_threads if self.device.type == "cpu" and len(batches) > 1 else map
             for batch, searched in zip(batches, run(search_batch, batches), strict=True):
                 results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
@@ -243,8 +243,7 @@ class Translator:
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
-        rows = [torch.tensor(row, dtype=torch.int64) for row in encoded]
-        return pad_sequence(rows, batch_first=True, padding_value=self.src_tokenizer.pad).to(self.device)
+        return pad_rows(encoded, self.src_tokenizer.pad).to(self.device)
 
     @property
     def device(self) -> torch.device:

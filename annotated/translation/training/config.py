@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from annotated.transformer.config import check_fields
+from annotated.transformer.config import check_fields, explained
 
 Preset = Literal["tiny", "base", "big"]
 ErrorRate = Literal["wer", "cer", "exact", "ser"]
@@ -12,6 +12,7 @@ MetricName = Literal["loss", "bleu", "chrf", ErrorRate]
 CAN_BE_0 = ("warmup", "patience", "save_every", "average", "seed")
 
 
+@explained
 @dataclass(frozen=True)
 class TrainingConfig:
     """The settings of a training run. The defaults are the paper's (section 5).

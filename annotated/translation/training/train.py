@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import partial
+from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
 from typing import cast, get_args
@@ -144,6 +145,17 @@ def train(
                         text, preset, kinds, vocab, model_settings, reads_tokenized(record), cache
                     )
         return train_in_group(found, text, config, run, device, record, resume, cache)
+
+
+# For completion and help in a notebook, the settings stand in the place of `**settings`.
+SETTINGS_TAKEN = [
+    Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+    for cls in (TrainingConfig, TransformerConfig)
+    for field in fields(cls)
+    if field.default is not MISSING
+]
+own = [p for p in signature(train).parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+train.__signature__ = Signature([*own, *SETTINGS_TAKEN])  # type: ignore[attr-defined]
 
 
 def train_in_group(
