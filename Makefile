@@ -6,9 +6,11 @@ DEVICE = cpu
 
 VENV := .venv
 BIN := $(VENV)/bin
+# How every Jupyter server of this environment lists and opens the notebooks.
+JUPYTER := tools/notebooks/jupyter_server_config.py
 # The environment's stamps are named by content, so that a changed lock is noticed and a new checkout's file times are not.
 LOCK_SUM := $(shell cksum < requirements.lock | awk '{ print $$1 }')
-PROJECT_SUM := $(shell cksum < pyproject.toml | awk '{ print $$1 }')
+PROJECT_SUM := $(shell cat pyproject.toml $(JUPYTER) | cksum | awk '{ print $$1 }')
 INSTALLED := $(VENV)/.installed-$(LOCK_SUM)
 READY := $(INSTALLED)-$(PROJECT_SUM)
 INSTALL := python -m pip install --quiet --disable-pip-version-check
@@ -34,11 +36,13 @@ $(INSTALLED):
 $(READY): $(INSTALLED)
 	@rm -f $(INSTALLED)-*
 	$(BIN)/$(INSTALL) --no-deps --editable .
+	@mkdir -p $(VENV)/etc/jupyter
+	@cp $(JUPYTER) $(VENV)/etc/jupyter/
 	@touch $@
 	@echo "Ready. \`make lab\` opens the notebooks; \`source $(BIN)/activate\` brings the command annotated."
 
 lab: $(READY) ## open the notebooks in JupyterLab
-	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/notebooks
+	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root)
 
 notebooks: $(READY) ## execute the notebooks and write them with their outputs (ONLY=02_attention: this one; FORCE=1: over edited ones)
 	$(BIN)/python tools/notebooks/build.py $(if $(FORCE),--force) $(ONLY)

@@ -19,10 +19,28 @@
 # a search, skip that section.
 
 # %% tags=["install"]
-from importlib.util import find_spec
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
 
-if not find_spec("annotated"):
-    get_ipython().run_line_magic("pip", "install -q 'annotated-transformer[colab]'")
+
+class NotInstalledError(Exception):
+    def _render_traceback_(self):  # the sentence alone
+        return [str(self)]
+
+
+if not any(distributions(name="annotated-transformer")):
+    here = Path.cwd()
+    clones = [str(at) for at in (here, *here.parents) if (at / "annotated/pretrained").is_dir()]
+    sources = [f'-e "{clone}[colab]"' for clone in clones]
+    for source in sources[:1]:
+        get_ipython().run_line_magic("pip", f"install -q {source}")
+    sys.path += clones  # where the next kernel looks by itself
+if not any(distributions(name="annotated-transformer")):
+    raise NotInstalledError(
+        "This notebook needs the project that it belongs to: take all of it, not this file alone, "
+        "run `make setup` in its folder, and open the notebook there with `make lab`."
+    )
 
 # %% [markdown]
 # ## One model, three searches

@@ -13,12 +13,31 @@ from pathlib import Path
 
 from folds import INSTALL, TITLE, TITLES
 
+# What is installed is a folder or an address of ours, never a name: an index would be asked for that.
 FIRST_CELL = """\
-from importlib.util import find_spec
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
 
-if not find_spec("annotated"):
-    get_ipython().run_line_magic("pip", "install -q '{package}'")"""
-EXTRAS = re.compile(r"annotated-transformer\[([a-z,]+)\]")
+
+class NotInstalledError(Exception):
+    def _render_traceback_(self):  # the sentence alone
+        return [str(self)]
+
+
+if not any(distributions(name="annotated-transformer")):
+    here = Path.cwd()
+    clones = [str(at) for at in (here, *here.parents) if (at / "annotated/pretrained").is_dir()]
+    sources = [f'-e "{{clone}}[{extras}]"' for clone in clones]
+{otherwise}    for source in sources[:1]:
+        get_ipython().run_line_magic("pip", f"install -q {{source}}")
+    sys.path += clones  # where the next kernel looks by itself
+if not any(distributions(name="annotated-transformer")):
+    raise NotInstalledError(
+        "This notebook needs the project that it belongs to: take all of it, not this file alone, "
+        "run `make setup` in its folder, and open the notebook there with `make lab`."
+    )"""
+EXTRAS = re.compile(r"\[(colab[a-z,]*)\]")
 GITHUB = "https://github.com/"
 COLAB = "https://colab.research.google.com/github/"
 LINK = "[Open in Colab]("
@@ -33,8 +52,9 @@ def find_repository(pyproject: Path) -> str:
 
 def first_cell(repository: str, extras: str = "colab") -> str:
     """The code that a notebook starts with: `extras` are what it needs beside the package."""
-    package = f"annotated-transformer[{extras}]" + (f" @ git+{repository}" if repository else "")
-    return TITLES[INSTALL] + FIRST_CELL.format(package=package)
+    source = f"'\"annotated-transformer[{extras}] @ git+{repository}\"'"
+    otherwise = f"    sources += [{source}]\n" if repository else ""
+    return TITLES[INSTALL] + FIRST_CELL.format(extras=extras, otherwise=otherwise)
 
 
 def colab_address(repository: str, name: str) -> str:

@@ -1,0 +1,18 @@
+"""How the clone's own environment serves notebooks; `make setup` copies this file to .venv/etc/jupyter."""
+
+import os
+import sys
+from pathlib import Path
+
+CLONE = Path(__file__).parents[3]
+c = get_config()
+
+# The list of files names a lesson once: its source stays beside it, unlisted.
+c.ContentsManager.hide_globs.extend([f"{path.stem}.py" for path in CLONE.glob("notebooks/**/*.ipynb")])
+if Path.cwd() == CLONE:
+    c.LabApp.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
+
+# Terminals and `!` find the command `annotated`. A login shell would set the path anew.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+if "SHELL" in os.environ:
+    c.ServerApp.terminado_settings = {"shell_command": [os.environ["SHELL"]]}
