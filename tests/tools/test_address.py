@@ -1,6 +1,7 @@
 """One address, in pyproject.toml: what the first cell does without the package, and where the links lead."""
 
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,14 +19,74 @@ ROOT = Path(__file__).parents[2]
 HUB = "https://github.com/someone/annotated"
 
 
-def test_the_first_cell_installs_only_where_the_package_is_missing() -> None:
-    ran: list[tuple[str, str]] = []  # the cell's magics
-    shell = SimpleNamespace(run_line_magic=lambda name, line: ran.append((name, line)))
-    code = address.first_cell("")
-    exec(code, {"get_ipython": lambda: shell})
-    assert ran == []
-    exec(code.replace('"annotated"', '"no_such_package"'), {"get_ipython": lambda: shell})
-    assert ran == [("pip", "install -q 'annotated-transformer[colab]'")]
+def first_cell(repository: str) -> str:
+    """The first cell where there is no such package."""
+    return address.first_cell(repository).replace('"annotated-transformer"', '"no-such-package"')
+
+
+@pytest.fixture
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A kernel whose magic notes in `asked` what it is to install, and installs it if `works`."""
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    monkeypatch.syspath_prepend(installed)
+
+    def run_line_magic(name: str, line: str) -> None:
+        kernel.asked.append(f"{name} {line}")
+        if kernel.works:
+            (installed / "no_such_package-1.dist-info").mkdir()
+
+    kernel = SimpleNamespace(asked=[], works=True, run_line_magic=run_line_magic)
+    return kernel
+
+
+def test_the_first_cell_leaves_an_installed_package_alone(pip: SimpleNamespace) -> None:
+    exec(address.first_cell(HUB), {"get_ipython": lambda: pip})
+    assert pip.asked == []
+
+
+@pytest.mark.parametrize("repository", ["", HUB])
+@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/zh"])
+def test_inside_a_clone_the_first_cell_installs_the_clone(
+    pip: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: str, folder: str
+) -> None:
+    clone = tmp_path / "a clone"
+    (clone / "annotated/pretrained").mkdir(parents=True)
+    (clone / folder).mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(clone / folder)
+    exec(first_cell(repository), {"get_ipython": lambda: pip})
+    assert pip.asked == [f'pip install -q -e "{clone}[colab]"']
+    assert str(clone) in sys.path  # for this kernel, too
+
+
+def test_alone_the_first_cell_installs_from_the_address(
+    pip: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(first_cell(HUB), {"get_ipython": lambda: pip})
+    assert pip.asked == [f'pip install -q "annotated-transformer[colab] @ git+{HUB}"']
+
+
+@pytest.mark.parametrize(("repository", "asked"), [("", 0), (HUB, 1)])
+def test_the_first_cell_stops_where_nothing_could_be_installed(
+    pip: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: str, asked: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pip.works = False
+    with pytest.raises(Exception, match="make setup"):
+        exec(first_cell(repository), {"get_ipython": lambda: pip})
+    assert len(pip.asked) == asked
+
+
+def test_a_notebook_alone_shows_one_sentence_and_runs_no_further(tmp_path: Path) -> None:
+    cells = [nbformat.v4.new_code_cell(source) for source in (first_cell(""), "print(1)")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    with pytest.raises(build.BuildError):
+        build.execute(notebook, tmp_path / "alone.py")
+    (shown,) = notebook.cells[0].outputs
+    assert shown.traceback == [shown.evalue]  # and none of the code above it
+    assert shown.evalue.count(".") == 1
+    assert notebook.cells[1].execution_count is None
 
 
 def prints_one(built: NotebookNode) -> None:

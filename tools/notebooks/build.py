@@ -11,6 +11,7 @@ Exit code 1: a cell failed, or a pair is not as it should be. Exit code 2: there
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -125,7 +126,18 @@ def merge_streams(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
 def write_atomically(target: Path, notebook: NotebookNode) -> None:
     """Write under another name and rename, so that nobody ever finds half a file."""
     with replacing(target) as partial:
-        partial.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8", newline="\n")
+        partial.write_text(as_saved(notebook), encoding="utf-8", newline="\n")
+
+
+def as_saved(notebook: NotebookNode) -> str:
+    """Return the text of a notebook as JupyterLab saves it: a browser writes 1.0 as 1."""
+
+    def number(text: str) -> float:
+        value = float(text)
+        return int(value) if value.is_integer() else value
+
+    content = json.loads(nbformat.writes(notebook), parse_float=number)
+    return json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
 def edited_by_hand(source: Path) -> bool:
