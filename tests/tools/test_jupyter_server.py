@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 import requests
 import websocket
+from requests.adapters import HTTPAdapter
+from urllib3 import Retry
 
 ROOT = Path(__file__).parents[2]
+TOKEN = "open"
 Ask = Callable[..., requests.Response]
 ORDERS = [(1, 2), (2, 1)]  # the times of .py and .ipynb, which a clone writes in any order
 
@@ -34,30 +38,33 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """A running JupyterLab, as `make lab` starts it but for the browser: what it says of itself."""
+def server(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a JupyterLab, started as `make lab` does, but for the browser."""
     own = tmp_path_factory.mktemp("jupyter")
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
-    env = {**os.environ, **dict.fromkeys(names, str(own)), "PATH": os.defpath}
+    env = {**os.environ, **dict.fromkeys(names, str(own)), "PATH": os.defpath, "JUPYTER_TOKEN": TOKEN}
     env["JUPYTER_CONFIG_PATH"] = str(clone / ".venv/etc/jupyter")
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-    with subprocess.Popen(command, cwd=clone, env=env, stderr=subprocess.DEVNULL) as process:
+    log = own / "log"
+    with log.open("w") as stderr, subprocess.Popen(command, cwd=clone, env=env, stderr=stderr) as process:
         try:
-            while not (about := list(own.glob("jpserver-*.json"))):
-                assert process.poll() is None, "the server did not start"
+            while not (found := re.search(r"http://localhost:\d+/", log.read_text())):
+                assert process.poll() is None, log.read_text()
                 time.sleep(0.1)
-            yield json.loads(about[0].read_text(encoding="utf-8"))
+            yield found[0]
         finally:
             process.terminate()
 
 
 @pytest.fixture(scope="module")
-def ask(server: dict[str, Any]) -> Ask:
-    """A request to the server: method, path below its address."""
+def ask(server: str) -> Ask:
+    """A request to the server: method, and path below its address."""
+    session = requests.Session()
+    session.mount(server, HTTPAdapter(max_retries=Retry(connect=8, backoff_factor=0.1)))  # it tells early
+    session.headers["Authorization"] = f"token {TOKEN}"
 
     def request(method: str, path: str, **content: Any) -> requests.Response:
-        address = f"{server['url']}{path}?token={server['token']}"
-        response = requests.request(method, address, allow_redirects=False, **content)
+        response = session.request(method, server + path, allow_redirects=False, **content)
         assert response.status_code < 400, response.text
         return response
 
@@ -131,12 +138,10 @@ def test_the_first_lesson_opens_first(ask: Ask) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the terminal of Windows has another language")
-def test_the_command_is_found_in_a_terminal(server: dict[str, Any], ask: Ask) -> None:
+def test_the_command_is_found_in_a_terminal(server: str, ask: Ask) -> None:
     terminal = ask("POST", "api/terminals").json()["name"]
-    address = server["url"].replace("http", "ws", 1)
-    socket = websocket.create_connection(
-        f"{address}terminals/websocket/{terminal}?token={server['token']}", 20
-    )
+    address = f"{server.replace('http', 'ws', 1)}terminals/websocket/{terminal}?token={TOKEN}"
+    socket = websocket.create_connection(address, timeout=20)
     socket.send(json.dumps(["stdin", "command -v annotated; echo do''ne\r"]))
     said = ""
     while "done" not in said:

@@ -14,5 +14,5 @@ if Path.cwd() == CLONE:
 
 # Terminals and `!` find the command `annotated`. A login shell would set the path anew.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-if "SHELL" in os.environ:
-    c.ServerApp.terminado_settings = {"shell_command": [os.environ["SHELL"]]}
+if os.name != "nt":
+    c.ServerApp.terminado_settings = {"shell_command": [os.environ.get("SHELL", "sh")]}
