@@ -3,9 +3,22 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 CLONE = Path(__file__).parents[3]
 c = get_config()
+
+
+def forget_kernel(model: dict[str, Any], **_: object) -> None:
+    """Save nothing that a kernel says of itself, so that whoever only reads a lesson changes no file."""
+    if model["type"] == "notebook":
+        metadata = model["content"]["metadata"]
+        if metadata.get("kernelspec", {}).get("name") == "python3":
+            metadata["kernelspec"]["display_name"] = "Python 3"
+            metadata["language_info"] = {"name": "python"}
+
+
+c.FileContentsManager.pre_save_hook = forget_kernel
 
 # The list of files names a lesson once: its source stays beside it, unlisted.
 c.ContentsManager.hide_globs.extend([f"{path.stem}.py" for path in CLONE.glob("notebooks/**/*.ipynb")])
