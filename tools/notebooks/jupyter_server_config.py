@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ def forget_kernel(model: dict[str, Any], **_: object) -> None:
 
 
 c.FileContentsManager.pre_save_hook = forget_kernel
+warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")  # Jupyter sets it more than once
 
 # The list of files names a lesson once: its source stays beside it, unlisted.
 c.ContentsManager.hide_globs.extend([f"{path.stem}.py" for path in CLONE.glob("notebooks/**/*.ipynb")])
