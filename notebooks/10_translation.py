@@ -31,7 +31,7 @@ class NotInstalledError(Exception):
 
 if not any(distributions(name="annotated-transformer")):
     here = Path.cwd()
-    clones = [str(at) for at in (here, *here.parents) if (at / "annotated/pretrained").is_dir()]
+    clones = [str(at) for at in (here, *here.parents) if (at / "annotated/transformer").is_dir()]
     sources = [f'-e "{clone}[colab,words]"' for clone in clones]
     for source in sources[:1]:
         get_ipython().run_line_magic("pip", f"install -q {source}")

@@ -51,7 +51,7 @@ def test_inside_a_clone_the_first_cell_installs_the_clone(
     pip: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: str, folder: str
 ) -> None:
     clone = tmp_path / "a clone"
-    (clone / "annotated/pretrained").mkdir(parents=True)
+    (clone / "annotated/transformer").mkdir(parents=True)
     (clone / folder).mkdir(parents=True, exist_ok=True)
     monkeypatch.chdir(clone / folder)
     exec(first_cell(repository), {"get_ipython": lambda: pip})
