@@ -31,9 +31,9 @@ class NotInstalledError(Exception):
 if not any(distributions(name="annotated-transformer")):
     here = Path.cwd()
     clones = [str(at) for at in (here, *here.parents) if (at / "annotated/transformer").is_dir()]
-    sources = [f'-e "{clone}[colab]"' for clone in clones]
-    for source in sources[:1]:
-        get_ipython().run_line_magic("pip", f"install -q {source}")
+    requirements = [f'-e "{clone}[colab]"' for clone in clones]
+    if requirements:
+        get_ipython().run_line_magic("pip", f"install -q {requirements[0]}")
     sys.path += clones  # where the next kernel looks by itself
 if not any(distributions(name="annotated-transformer")):
     raise NotInstalledError(

@@ -28,9 +28,9 @@ class NotInstalledError(Exception):
 if not any(distributions(name="annotated-transformer")):
     here = Path.cwd()
     clones = [str(at) for at in (here, *here.parents) if (at / "annotated/transformer").is_dir()]
-    sources = [f'-e "{{clone}}[{extras}]"' for clone in clones]
-{otherwise}    for source in sources[:1]:
-        get_ipython().run_line_magic("pip", f"install -q {{source}}")
+    requirements = [f'-e "{{clone}}[{extras}]"' for clone in clones]
+{otherwise}    if requirements:
+        get_ipython().run_line_magic("pip", f"install -q {{requirements[0]}}")
     sys.path += clones  # where the next kernel looks by itself
 if not any(distributions(name="annotated-transformer")):
     raise NotInstalledError(
@@ -53,7 +53,7 @@ def find_repository(pyproject: Path) -> str:
 def first_cell(repository: str, extras: str = "colab") -> str:
     """The code that a notebook starts with: `extras` are what it needs beside the package."""
     source = f"'\"annotated-transformer[{extras}] @ git+{repository}\"'"
-    otherwise = f"    sources += [{source}]\n" if repository else ""
+    otherwise = f"    requirements += [{source}]\n" if repository else ""
     return TITLES[INSTALL] + FIRST_CELL.format(extras=extras, otherwise=otherwise)
 
 
