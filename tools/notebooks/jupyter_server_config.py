@@ -24,7 +24,7 @@ warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")  # Jupyte
 
 # The list of files names a lesson once: its source stays beside it, unlisted.
 c.ContentsManager.hide_globs.extend([f"{path.stem}.py" for path in CLONE.glob("notebooks/**/*.ipynb")])
-if Path.cwd() == CLONE:
+if Path.cwd().samefile(CLONE):
     c.LabApp.default_url = "/lab/tree/notebooks/00_start_here.ipynb"
 
 # Terminals and `!` find the command `annotated`. A login shell would set the path anew.
