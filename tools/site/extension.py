@@ -19,6 +19,11 @@ from annotated.translation import data, interop, tokenizers
 QUOTED = re.compile(r"(?<![`\w:])`([^`]+)`(?!`)")
 SECTION = re.compile(r"(Args|Parameters|Returns|Raises):$")
 TAG = re.compile(r"<[^>]*>")
+# A text between tags, and in it a word with a hyphen, at which a browser would break the line; 40 characters
+# have room on a phone. In a text, each word of code has tags of its own.
+TEXT = re.compile(r"[^<>]+(?=<|$)")
+HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{2,40}(?!\S)")
+CODE_WORD = re.compile(r'(?<=<span class="pre)(?=">[^<]*-)(?=">[^<]{2,40}</span>)')
 TRANSLATION = re.compile(r"notebooks/([a-z][a-z])/")
 CARD = "_static/card.png"
 
@@ -27,6 +32,7 @@ def setup(app: Sphinx) -> None:
     """Let Sphinx use what stands below."""
     PygmentsBridge.html_formatter = LineFormatter
     app.connect("html-page-context", add_card)
+    app.connect("html-page-context", mark_words)
     app.connect("autodoc-process-docstring", to_rest, priority=400)  # before napoleon, at 500
 
 
@@ -84,9 +90,20 @@ class LineFormatter(HtmlFormatter):
         self.prestyles = f"--longest: {max(map(len, texts), default=0)}"
         indents = [len(text) - len(text.lstrip()) for text in texts]
         return super().wrap(
-            (1, f'<span class="line" style="--indent: {indent}">{line}</span>')
+            (1, f'<span class="line" style="--indent: {indent}">{whole_words(line)}</span>')
             for indent, line in zip(indents, lines, strict=True)
         )
+
+
+def whole_words(line: str) -> str:
+    """A line of code in which each word with a hyphen, such as a flag, is marked: it is not to be broken."""
+    mark = r'<span class="word">\g<0></span>'
+    return TEXT.sub(lambda text: HYPHENATED.sub(mark, text[0]), line)
+
+
+def mark_words(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document) -> None:
+    """Mark the same words in a text."""
+    context["body"] = CODE_WORD.sub(" word", context.get("body", ""))
 
 
 def add_card(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document) -> None:

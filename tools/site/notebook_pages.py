@@ -103,7 +103,7 @@ def as_html(
 def picture(output: NotebookNode, section: str, figures: Path, name: str, address: str) -> str:
     """Write an output's picture; an `<img>` of it, for a page from which `figures` is at `address`.
 
-    It keeps its place while it loads, and on a phone shrinks until 12 points are 7 pixels.
+    It keeps its place while it loads.
     """
     content = base64.b64decode(output.data["image/png"])
     file = f"{name or hashlib.sha256(content).hexdigest()[:16]}.png"
@@ -111,9 +111,8 @@ def picture(output: NotebookNode, section: str, figures: Path, name: str, addres
     (figures / file).write_bytes(content)
     size = {**output.metadata.get("image/png", {}), **output.metadata}
     sides = "".join(f' {side}="{round(size[side])}"' for side in ("width", "height") if side in size)
-    least = f' style="min-width: {round(0.42 * size["width"])}px"' if "width" in size else ""
     words = html.escape(words_of(output, section))
-    return f'<img src="{address}/{file}" alt="{words}"{sides} loading="lazy"{least}>'
+    return f'<img src="{address}/{file}" alt="{words}"{sides} loading="lazy">'
 
 
 def words_of(output: NotebookNode, section: str) -> str:
