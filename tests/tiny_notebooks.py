@@ -11,16 +11,7 @@ import pairs
 
 START = address.first_cell("")
 EXERCISE = '# %% [markdown]\n# **Exercise.** Add.\n\n# %% tags=["solution"]\nassert 1 + 1 == 2\n'
-HEAD = """\
-# %% [markdown]
-# # Tiny
-#
-# *2 minutes to read, ...*
-#
-# **Before you run this:** more, or less?
-#
-# ## What you can now say
-"""
+HEAD = "# %% [markdown]\n# # Tiny\n"
 
 
 def notebook_text(*cells: str, start: str = START, end: str = EXERCISE) -> str:

@@ -12,6 +12,7 @@ from nbformat.v4 import new_output
 from tiny_notebooks import notebook_text, write_pair
 
 import build
+import lessons
 import pairs
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "cell",
     [
-        "class Long:\n" + "\n".join(f"    x{i} = {i}" for i in range(30)),
+        "\n".join(f"x{i} = {i}" for i in range(30)),
         'print("≈1")\n\n# %% tags=["check"]\nfrom torch.testing import assert_close\n\nassert_close(1, 1)',
         'print(f"equal: {1 == 1}")  # ≈1',
     ],
@@ -38,15 +39,10 @@ def test_a_good_pair_has_no_fault(tmp_path: Path, cell: str) -> None:
     assert pairs.check_folder(tmp_path, "") == []
 
 
-def lines(count: int) -> str:
-    return "".join(f"x{i} = {i}\n" for i in range(count))
-
-
 SOURCE_FAULTS = [
     ("first cell", notebook_text(start="import annotated")),
     ("not Python", notebook_text("# %%\n# %timeit 1 + 1\n")),
-    ("too long", notebook_text("# %%\n" + lines(26))),
-    ("too long", notebook_text("# %%\n" + 2 * ("class A:\n" + "    x = 1\n" * 13))),
+    ("proof in the open", notebook_text("# %%\nassert 1 + 1 == 2\n")),
     ("metadata", notebook_text('# %% tags=["nbval-skip"]\nx = 1\n')),
     ("metadata", notebook_text("# %%\n# NBVAL_IGNORE_OUTPUT\nx = 1\n")),
     ("about, no assert", notebook_text('# %%\nprint(f"≈{0.1:.2f}")\n')),
@@ -91,6 +87,21 @@ def test_a_translation_has_the_lessons_code_and_outputs(tmp_path: Path) -> None:
     assert [cell.execution_count for cell in built.cells if cell.cell_type == "code"] == [1, 2, 3]
     source.write_text(source.read_text(encoding="utf-8").replace("x = 1", "x = 2"), encoding="utf-8")
     assert names(tmp_path) == ["translation"]
+
+
+def test_minutes_to_read_count_words_code_and_what_is_printed(tmp_path: Path) -> None:
+    words = "# %% [markdown]\n# " + 147 * "word " + "[two words](http://a.b/c) - 1\n"
+    cells = [words, "# %%\n" + 11 * "x = 1\n", '# %% tags=["check"]\n' + 99 * "assert 1\n"]
+    exercise = "# %% [markdown]\n# **Exercise.** " + 99 * "Add " + '\n# %% tags=["solution"]\nx = 1\n'
+    (tmp_path / "00_tiny.py").write_text("\n".join([*cells, exercise]))
+    lesson = pairs.read_source(tmp_path / "00_tiny.py")
+    assert lessons.reading_minutes(lesson) == pytest.approx(150 / 150 + 11 / 12)
+    lesson.cells[1].outputs = [
+        new_output("stream", text="1\n\n"),
+        new_output("display_data", {"image/png": ""}),
+    ]
+    lesson.cells[2].outputs = [new_output("execute_result", {"text/plain": "True"})]
+    assert lessons.reading_minutes(lesson) == pytest.approx(150 / 150 + 13 / 12)
 
 
 def output(cell: int, **content: object) -> Callable[[NotebookNode], object]:

@@ -12,9 +12,8 @@ from nbformat import NotebookNode
 
 from exercises import TAGS, nodes
 from figures import NAMED, check_figures
-from folds import CHECK, TITLE, TITLES, fold_of, hidden
+from folds import CHECK, TITLES, fold_of, hidden
 
-LONGEST_CELL = 25
 IGNORE = "nbval-ignore-output"
 FEWEST_CELLS_PER_IGNORED = 8
 # What another machine, or the next run, would print differently: addresses, folders outside the project.
@@ -34,17 +33,6 @@ def plain_python(source: NotebookNode) -> Findings:
     for position, cell in code_cells(source):
         if not nodes(cell.source):
             yield position, "not Python", cell.source.partition("\n")[0]
-
-
-def short_cells(source: NotebookNode) -> Findings:
-    """One idea a cell; only a class, which cannot be cut, may be longer."""
-    for position, cell in code_cells(source):
-        length = len(TITLE.sub("", cell.source).splitlines())
-        module = next(iter(nodes(cell.source)), ast.Module([], []))
-        classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
-        rest = length - sum(node.end_lineno - node.lineno + 1 for node in classes)
-        if length > LONGEST_CELL and (len(classes) != 1 or rest > LONGEST_CELL):
-            yield position, "too long", f"{length} lines; {LONGEST_CELL} are the most, unless it is one class"
 
 
 def known_metadata(source: NotebookNode) -> Findings:
@@ -111,7 +99,7 @@ def held_numbers(built: NotebookNode) -> Findings:
                 yield position, "about, no assert", detail
 
 
-SOURCE_CHECKS = [plain_python, short_cells, known_metadata, ignored_cells, typed_truths]
+SOURCE_CHECKS = [plain_python, known_metadata, ignored_cells, typed_truths]
 BUILT_CHECKS = [executed_in_order, clean_outputs, held_numbers, check_figures]
 
 

@@ -4,8 +4,7 @@ Lessons are `NN_name`, evidence is `evidence/a_question`. A translation is `zh/N
 own, its code and outputs the lesson's.
 
 `check_folder` tells every way in which a pair falls short, without executing anything: a notebook that was
-never run, an output that belongs to other code, a cell that no reader has patience for. Whether the outputs
-are still true is nbval's to say.
+never run, an output that belongs to other code. Whether the outputs are still true is nbval's to say.
 """
 
 import base64
@@ -26,7 +25,7 @@ from cell_checks import BUILT_CHECKS, SOURCE_CHECKS, Findings, code_cells
 from exercises import check_exercises
 from figures import check_svgs
 from folds import INSTALL, TITLE, fold, fold_of
-from lessons import check_lesson, is_evidence
+from lessons import clean_code, is_evidence
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -161,7 +160,7 @@ def check_pair(source_path: Path, built_path: Path, repository: str) -> list[Fau
     """Every fault of one notebook: of its source, and of the executed file against it."""
     name = f"evidence/{source_path.stem}" if is_evidence(source_path) else source_path.stem
     source = read_source(source_path)
-    lesson = [] if is_evidence(source_path) else [check_exercises, check_lesson]
+    lesson = [] if is_evidence(source_path) else [check_exercises, clean_code]
     found = [finding for check in (*SOURCE_CHECKS, *lesson) for finding in check(source)]
     found += starts_with(source, repository, name)
     try:

@@ -48,7 +48,7 @@ ONLY_SOLUTIONS = """head => {
       kept.at(-1).textContent = found.textContent
     }
   }
-  for (const head of article.querySelectorAll('summary .collapsed')) head.textContent = 'A solution'
+  for (const bar of article.querySelectorAll('summary .collapsed')) bar.textContent = 'A solution'
   title.prepend(head)
   article.replaceChildren(title, ...kept)
 }"""

@@ -6,9 +6,9 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from exercises import MARKED, exercises
+from lessons import MINUTES
 from sources import fill, notebooks, title_of
 
-MINUTES = re.compile(r"^\*(\d+) minutes to read, ([^,.]*)", re.MULTILINE)
 BEFORE, AFTER = (re.compile(rf"^- \*\*{w}:\*\* (.*(?:\n  .*)*)", re.MULTILINE) for w in ("Before", "After"))
 
 
@@ -19,17 +19,15 @@ def write_teaching(root: Path, folder: Path) -> None:
 
 
 def row(path: Path, notebook: NotebookNode) -> tuple[str, ...]:
-    """One notebook's cells. Raises ValueError where its head lacks a line that the table needs."""
-    found = [pattern.search(notebook.cells[0].source) for pattern in (MINUTES, BEFORE, AFTER)]
-    if None in found:
-        wanted = "'*n minutes to read, ...', '- **Before:**', '- **After:**'"
-        raise ValueError(f"{path.name}: its head needs {wanted}")
-    minutes, before, after = found
+    """One notebook's cells; one is empty where the head of the notebook does not say what belongs there."""
+    minutes, before, after = (
+        pattern.search(notebook.cells[0].source) for pattern in (MINUTES, BEFORE, AFTER)
+    )
     return (
         f"[{title_of(notebook)}](notebooks/{path.name})",
-        f"{minutes[1]} to read; {minutes[2]}",
-        one_line(before[1]),
-        one_line(after[1]),
+        f"{minutes[1]} to read; {minutes[2]}" if minutes else "",
+        one_line(before[1]) if before else "",
+        one_line(after[1]) if after else "",
         task_list(notebook),
     )
 
