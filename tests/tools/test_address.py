@@ -120,7 +120,7 @@ def test_an_address_goes_everywhere_and_away_again(project: Path) -> None:
 
     before = texts()
     assert faults(project) == []
-    urls = f'[project]\n[project.urls]\nRepository = "{HUB}.git"\n'
+    urls = f'[project]\n[project.urls]\nRepository = "{HUB}.git"\nDocumentation = "https://example.org/"\n'
     (project / "pyproject.toml").write_text(urls)
     assert faults(project) == ["address", "first cell"]
     assert address.write_all(project) == 0
@@ -129,6 +129,7 @@ def test_an_address_goes_everywhere_and_away_again(project: Path) -> None:
     translated = colab.replace("00_tiny", "zh/00_tiny")
     assert [text.count(colab) for text in texts()] == [1, 1, 1, 0, 0]
     assert [text.count(translated) for text in texts()] == [0, 0, 0, 1, 1]
+    assert "](https://example.org/) or as [a book](https://example.org/annotated.pdf)" in texts()[0]
     built = pairs.read_built(project / "notebooks/00_tiny.ipynb")
     assert built.cells[0].source.startswith("# Tiny\n\n[Open in Colab](https://colab")
     assert built.cells[1].source == address.first_cell(HUB, pairs.EXTRAS[1])

@@ -117,6 +117,13 @@ def test_python_runs(code: str, first_run: Path, hub: None, monkeypatch):
     assert printed.getvalue().count("\n") == code.count("print(")
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "tools/README.md", "benchmarks/README.md"])
+def test_its_links_lead_to_files(name: str):
+    text = re.sub(r"`[^`]*`", "", (ROOT / name).read_text(encoding="utf-8"))
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+
+
 def test_the_tables_are_those_of_the_shipped_models_and_the_records(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "tools/site")
     results = importlib.import_module("results")

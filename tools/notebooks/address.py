@@ -1,4 +1,4 @@
-"""Where the project is: first cells and links to Colab, made from `Repository` in pyproject.toml.
+"""Where the project is: first cells and links to Colab and to the site, from the addresses in pyproject.toml.
 
     python tools/notebooks/address.py    put them into the notebooks, both files of each, and into the README
 
@@ -41,13 +41,18 @@ EXTRAS = re.compile(r"\[(colab[a-z,]*)\]")
 GITHUB = "https://github.com/"
 COLAB = "https://colab.research.google.com/github/"
 LINK = "[Open in Colab]("
-README = re.compile(r"(<!-- colab -->\n).*?(<!-- end of colab -->)", re.DOTALL)
+ONLINE = re.compile(r"(<!-- online -->\n).*?(<!-- end of online -->)", re.DOTALL)
+
+
+def find_address(pyproject: Path, name: str) -> str:
+    """What `[project.urls]` says under a name, or nothing where it is not said yet."""
+    urls = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
+    return urls.get(name, "")
 
 
 def find_repository(pyproject: Path) -> str:
-    """`Repository` of `[project.urls]`, or nothing where it is not said yet."""
-    urls = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
-    return urls.get("Repository", "").removesuffix("/").removesuffix(".git")
+    """The address of the repository, or nothing."""
+    return find_address(pyproject, "Repository").removesuffix("/").removesuffix(".git")
 
 
 def first_cell(repository: str, extras: str = "colab") -> str:
@@ -82,15 +87,18 @@ def with_address(source: str, repository: str, name: str) -> str:
     return "".join([before, title, "\n\n", f'# %% tags=["{INSTALL}"]\n{cell}\n\n', *rest])
 
 
-def with_badges(readme: str, repository: str, names: Mapping[str, Path]) -> str:
-    """The README with a link to Colab for each notebook, between its two comments."""
+def with_online(readme: str, repository: str, site: str, names: Mapping[str, Path]) -> str:
+    """The README with links to the site and, for each notebook, to Colab between its two comments."""
     links = [
         f"[{name[:2]}]({colab_address(repository, name)})"
         for name in names
         if colab_address(repository, name) and name[:2].isdigit()
     ]
-    line = f"Open in Colab: {' · '.join(links)}\n" if links else ""
-    return README.sub(lambda found: found[1] + line + found[2], readme)
+    book = f"{site.removesuffix('/')}/annotated.pdf"
+    lines = [f"Read all of it as [a website]({site}) or as [a book]({book})."] if site else []
+    lines += [f"Open in Colab: {' · '.join(links)}"] if links else []
+    text = "\n\n".join(lines) + "\n" if lines else ""
+    return ONLINE.sub(lambda found: found[1] + text + found[2], readme)
 
 
 def write_all(root: Path) -> int:
@@ -101,7 +109,8 @@ def write_all(root: Path) -> int:
     repository = find_repository(root / "pyproject.toml")
     sources = find_sources(root / "notebooks") | find_translations(root / "notebooks")
     readme = root / "README.md"
-    text = with_badges(readme.read_text(encoding="utf-8"), repository, sources)
+    site = find_address(root / "pyproject.toml", "Documentation")
+    text = with_online(readme.read_text(encoding="utf-8"), repository, site, sources)
     readme.write_text(text, encoding="utf-8", newline="\n")
     for name, path in sources.items():
         before = path.read_text(encoding="utf-8")

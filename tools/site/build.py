@@ -9,7 +9,6 @@ link leads nowhere, or a page asks another host for something.
 import shutil
 import sys
 import time
-import tomllib
 from importlib import metadata, resources
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from sphinx.cmd.build import build_main
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "notebooks"))
 
+from address import find_address
 from checking import check_site
 from gallery import write_gallery
 from machines import write_markdown
@@ -39,8 +39,7 @@ def build(out: Path, work: Path) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     stage(ROOT, work / "sources")
     strict = ["--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    home = ["-D", f"html_baseurl={project.get('urls', {}).get('Documentation', '')}"]
+    home = ["-D", f"html_baseurl={find_address(ROOT / 'pyproject.toml', 'Documentation')}"]
     folders = ["-d", str(work / "doctrees"), str(work / "sources"), str(out)]
     if status := build_main(["-b", "html", *strict, *home, *folders]):
         return status
