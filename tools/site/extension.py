@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator
 from functools import cache
+from inspect import ismodule
 from typing import Any
 from urllib.parse import urljoin
 
@@ -69,7 +70,7 @@ def mark_examples(lines: list[str]) -> Iterator[str]:
 def public() -> dict[str, str]:
     """Where the reference describes each public name: `rate` -> `annotated.schedule.rate`."""
     values = {name: getattr(annotated, name) for name in annotated.__all__}
-    homes = {name: f"{value.__module__}.{name}" for name, value in values.items()}
+    homes = {name: f"{value.__module__}.{name}" for name, value in values.items() if not ismodule(value)}
     for package in (data, interop, plots, tokenizers):
         homes |= {name: f"{package.__name__}.{name}" for name in package.__all__}
     return homes

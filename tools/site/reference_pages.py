@@ -3,12 +3,14 @@
 import pkgutil
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import annotated
 from sources import fill
 
-# The command line is in the README, what `api` lists is on other pages, the rest is for insiders.
-LEFT_OUT = {f"annotated.{name}" for name in ("__main__", "api", "cli", "files")}
+# The command line is in the README, the rest is for insiders.
+INSIDE = ("cli", "files", "limits", "threads")
+LEFT_OUT = {"annotated.__main__", "annotated.extras", *(f"annotated.translation.{name}" for name in INSIDE)}
 MODULE = """# {heading}
 
 ```{{eval-rst}}
@@ -21,19 +23,18 @@ MODULE = """# {heading}
 
 def write_references(root: Path, folder: Path) -> None:
     """Write the pages of the modules, and their list."""
-    titles = [write_module(name, folder / "api") for name in modules()]
+    titles = [write_module(name, folder / "api") for name in modules(annotated)]
     fill(folder / "api/index.md", MODULES="\n".join(titles))
 
 
-def modules() -> list[str]:
-    """List the modules of `annotated`; of a package that exports names of its own, the package alone."""
+def modules(package: ModuleType) -> list[str]:
+    """List the modules of a package; of one inside it that exports names of its own, that alone."""
     found = []
-    for module in pkgutil.iter_modules(annotated.__path__, "annotated."):
-        package = import_module(module.name) if module.name not in LEFT_OUT else None
-        if module.ispkg and package and not hasattr(package, "__all__"):
-            found += [inner.name for inner in pkgutil.iter_modules(package.__path__, f"{module.name}.")]
-        elif package:
-            found.append(module.name)
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if module.name not in LEFT_OUT:
+            inner = import_module(module.name)
+            whole = hasattr(inner, "__path__") and not hasattr(inner, "__all__")
+            found += modules(inner) if whole else [module.name]
     return found
 
 

@@ -42,7 +42,9 @@ for (const [name, text] of [
   const path = new URL(`../../annotated/translation/watch/${name}`, import.meta.url);
   if (!process.argv.includes("--check")) writeFileSync(path, text);
   else if (readFileSync(path, "utf8") !== text) {
-    console.error(`annotated/translation/watch/${name} is not what tools/watch makes: make watch, and commit it`);
+    console.error(
+      `annotated/translation/watch/${name} is not what tools/watch makes: make watch, and commit it`,
+    );
     process.exitCode = 1;
   }
 }
