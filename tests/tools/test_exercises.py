@@ -1,5 +1,6 @@
 """Exercises: solutions are folded and faults named; a test passes with the solution and fails without it."""
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -123,6 +124,12 @@ def test_the_whole_series_is_written_without_a_solution_and_a_students_work_is_k
     names = {path.name for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
     assert {path.name for path in tmp_path.iterdir()} == names
     assert not any('"solution"' in path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    texts = "".join(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
+    links = {
+        link for link in re.findall(r"\]\(([^)#]+)", texts) if link.endswith(".ipynb") and "://" not in link
+    }
+    assert any("/evidence/" in link for link in links)
+    assert [link for link in links if not tmp_path.joinpath(link).exists()] == []
     mine, executed, torn = sorted(tmp_path.iterdir())[:3]
     mine.write_text(mine.read_text().replace("Student edition", "My own edition"))
     torn.write_text("{")

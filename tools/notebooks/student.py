@@ -9,6 +9,7 @@ notebook in the folder in which a student has written stays as it is, and is nam
 
 import argparse
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from address import find_repository
 from exercises import STUB, groups, role
 from folds import SOLUTION
 
@@ -67,8 +69,13 @@ def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
     """Write the student edition of each notebook into `out`; returns what was written, and what stays."""
     out.mkdir(parents=True, exist_ok=True)
     written, kept = [], []
+    home = find_repository(ROOT / "pyproject.toml")
+    home = f"{home}/blob/main/notebooks" if home else os.path.relpath(built, out)
     for path in sorted(built.glob("[0-9][0-9]_*.ipynb")):
-        text = nbformat.writes(student_edition(nbformat.read(path, as_version=4))) + "\n"
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:  # evidence has no edition for students
+            cell.source = cell.source.replace("](evidence/", f"]({home}/evidence/")
+        text = nbformat.writes(student_edition(notebook)) + "\n"
         target = out / path.name
         if target.exists() and target.read_text(encoding="utf-8") != text and not is_untouched(target):
             kept.append(target)
