@@ -79,7 +79,6 @@ test("a folder with a fault is refused with one line that names it", async () =>
     [settings("config.json", { src: "src_tokenizer" }, "tokenizers"), /one vocabulary/],
     [settings("tokenizer.json", { kind: "words" }), /subwords, not "words"/],
     [settings("tokenizer.json", { sha256: "0" }), /not the one that was saved/],
-    [settings("training.json", { variant: "tok" }), /lower-cased/],
     [settings("training.json", { form: "tok" }), /lower-cased/],
     [{ "tokenizer.model": pieces.subarray(0, 1000) }, /tokenizer.model is damaged/],
     [{ "tokenizer.model": "x" }, /tokenizer.model is damaged/],
