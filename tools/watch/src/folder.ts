@@ -51,8 +51,7 @@ export async function readFolder(files: Iterable<File>): Promise<PageModel> {
   const { kind, sha256 } = await json("tokenizer.json");
   if (kind !== "sentencepiece") throw new Error(texts.folder.kind(brief(kind)));
   const trained = top.some((file) => file.name === "training.json") ? await json("training.json") : {};
-  const form = trained.form ?? trained.variant; // as 0.2.0 called it
-  if (form === "tok") throw new Error(texts.folder.tokenized);
+  if (trained.form === "tok") throw new Error(texts.folder.tokenized);
 
   const vocabulary = new Uint8Array(await open("tokenizer.model").arrayBuffer());
   const pieces = readPieces(vocabulary);
