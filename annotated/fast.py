@@ -1,12 +1,7 @@
-"""Faster ways on a CPU to compute the same.
+"""Faster ways on a CPU to compute dropout, and attention of short sentences, in training."""
 
-CpuKernels       dropout, and attention of short sentences, in training
-map_in_threads   independent batches, one in each of PyTorch's threads
-"""
-
-import threading
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,12 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from annotated.transformer.attention import attention
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 UNFUSED_UP_TO = 48  # positions up to which `attention` beats the fused kernel (benchmarks/attention.py)
-LOCK = threading.Lock()
-RUNNING: list[int] = []  # for each `map_in_threads` that is running, PyTorch's threads before the first began
 
 
 class CpuKernels(TorchFunctionMode):

@@ -1,9 +1,7 @@
-"""The training loss: label-smoothed cross-entropy (section 5.4), and R-Drop, which is newer than the paper.
+"""The training loss: label-smoothed cross-entropy (section 5.4).
 
 LabelSmoothing           the readable form
 smoothed_cross_entropy   the same fast, and with little memory
-rdrop_cross_entropy      with the divergence of two passes (R-Drop, Liang et al., 2021)
-SummedLoss               model and loss in one module, as the `Trainer` wants it
 
 The target distribution puts 1 - smoothing on the right token, spreads `smoothing` evenly over all others but
 padding, and nothing on padding: with `size` symbols, each of the size - 2 others gets smoothing / (size - 2).

@@ -78,6 +78,14 @@ def test_order_is_kept_and_neighbours_change_nothing(translator):
     assert translator.translate([]) == []
 
 
+@pytest.mark.parametrize("wrong", [["a dog", None], ["a dog", float("nan")]])
+def test_what_is_no_text_is_named(translator, wrong):
+    with pytest.raises(ValueError, match=r"line 2 is (None|nan), not text"):
+        translator.translate(wrong)
+    with pytest.raises(ValueError, match="not set"):
+        translator.translate({"a dog", "a cat"})
+
+
 @pytest.mark.parametrize("wrong", [{"beam": 4.0}, {"beam": 2, "n_best": 2.0}])
 def test_a_search_that_cannot_be_is_refused(translator, wrong):
     with pytest.raises(ValueError, match=f"{[*wrong][-1]}.* must be .*, not"):

@@ -1,4 +1,4 @@
-"""The settings of a search: the beam and its penalty, and how long sentences may be.
+"""The settings of a search: the beam and its penalty.
 
 Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 """
@@ -11,9 +11,6 @@ from annotated.transformer.config import check_fields
 EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 MAX_ALPHA = 10  # a penalty of any length is then a finite number
-
-ENGINES = ("auto", "pytorch", "ctranslate2")
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,10 @@ class Stack(nn.Module):
 
     def __init__(self, layer: nn.Module | Sequence[nn.Module], N: int = 6):
         super().__init__()
-        self.layers = nn.ModuleList(layer) if isinstance(layer, Sequence) else clones(layer, N)
+        if isinstance(layer, nn.Module) and not isinstance(layer, nn.ModuleList):
+            self.layers = clones(layer, N)
+        else:
+            self.layers = nn.ModuleList(layer)
         first: Any = self.layers[0]
         around = first.sublayer[0]
         self.norm: nn.Module = deepcopy(around.norm) if around.norm_first else nn.Identity()

@@ -9,6 +9,8 @@
     interop      other libraries' models, to and from
     watch        a page that shows the inside of a model
     cli          the command `annotated`
+    limits       how long sentences may be, and the engines that search
+    devices, threads, files
 
 The paper's rooms import nothing from here.
 """

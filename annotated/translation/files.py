@@ -1,4 +1,4 @@
-"""Files and folders that appear under their names only when they are whole; lines, JSON, TOML, libraries."""
+"""Files and folders that appear under their names only when they are whole; lines, JSON, TOML."""
 
 import hashlib
 import io

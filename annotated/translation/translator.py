@@ -1,6 +1,6 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -170,9 +170,13 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         settings = Search(beam, alpha, penalty, n_best)
-        if isinstance(sentences, str | bytes | Mapping) or getattr(sentences, "ndim", 1) != 1:
+        if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
-        texts = [normalize(sentence) for sentence in sentences]
+        lines = list(sentences)
+        for i, line in enumerate(lines):
+            if not isinstance(line, str):
+                raise ValueError(f"line {first_line + i} is {line!r}, not text")
+        texts = [normalize(line) for line in lines]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         begun = self.tgt_tokenizer.encode(normalize(prefix))

@@ -107,6 +107,12 @@ def test_two_processes_are_one_with_twice_the_batches(accumulate, count, rest, t
     assert_close(tmp_path / "both", tmp_path / "alone")
 
 
+def test_sinusoids_that_grow_in_one_process_alone_break_nothing(tmp_path):
+    few = {"model": {"dropout": 0.0, "max_len": 4}, "epochs": 1}
+    assert two_processes(tmp_path / "run", **few) == [0, 0]
+    assert two_processes(tmp_path / "again", accumulate=2, **few) == [0, 0]
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_one_process_asked_to_stop_stops_both_at_one_step(sent, alone, tmp_path):
     out = tmp_path / "both"

@@ -23,6 +23,7 @@ from annotated.translation.storage.model_folder import (
     WEIGHTS,
     load_weights,
     read_config,
+    state,
     training_settings,
 )
 from annotated.translation.storage.tensor_files import check_tensors, read_tensors, read_with_sums
@@ -190,10 +191,10 @@ def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> 
 
 
 def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> None:
-    """Copy the first process's weights, buffers and optimizer state to all processes."""
+    """Copy the first process's weights, persistent buffers and optimizer state to all processes."""
     if not dist.is_initialized():
         return
-    tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+    tensors = state(model)  # not the sinusoids, which grow in each process as it needs them
     if optimizer is not None:
         for name in broadcast(list(optimizer_tensors(model, optimizer))):
             whose, _, part = name.rpartition(".")
