@@ -101,18 +101,24 @@ def check_exercises(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
 
 def check_test(position: int, test: str, stub: str, solution: str) -> Iterator[tuple[int, str, str]]:
     """A test is a function of what the stub defines; its cell and the solution's run it, each on its own."""
-    tests = [n for n in ast.parse(test).body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
-    wanted = [arg.arg for arg in tests[0].args.args] if len(tests) == 1 else []
-    if not wanted or bound(test) - {"error"} != {tests[0].name} or not set(wanted) <= bound(stub):
+    name, wanted = tested(test)
+    if not wanted or bound(test) - {"error"} != {name} or not set(wanted) <= bound(stub):
         detail = "define one function in it, test_..., whose arguments are named as what the stub defines"
         yield position, "no function", detail
-    elif not test.endswith(ending := JUDGE.format(call=f"{tests[0].name}({', '.join(wanted)})")):
+    elif not test.endswith(ending := JUDGE.format(call=f"{name}({', '.join(wanted)})")):
         yield position, "no judgement", f"the cell of a test ends with\n{ending}"
-    elif f"{tests[0].name}(" not in solution:
-        yield position + 1, "untested", f"the solution's cell calls {tests[0].name} on the solution"
+    elif f"{name}(" not in solution:
+        yield position + 1, "untested", f"the solution's cell calls {name} on the solution"
     for node in nodes(test):
         if isinstance(node, ast.Assert) and node.msg is None:
             yield position, "no message", f"say what is wrong: assert {ast.unparse(node.test)}, ..."
+
+
+def tested(test: str) -> tuple[str, list[str]]:
+    """The name of a test, and of what it tests: its arguments."""
+    functions = [node for node in nodes(test) if isinstance(node, ast.FunctionDef)]
+    named = [(each.name, [arg.arg for arg in each.args.args]) for each in functions]
+    return next((each for each in named if each[0].startswith("test_")), ("", []))
 
 
 def rebound_names(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
