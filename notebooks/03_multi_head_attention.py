@@ -578,14 +578,19 @@ def test_multi_head(multi_head):
     torch.manual_seed(0)
     queries, states = torch.randn(3, 5, 12), torch.randn(3, 7, 12)
     padded = (torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]).expand(3, 5, 7)
-    tried = [(1, padded | True, "one head, no mask"), (3, padded | True, "three heads, no mask")]
-    for h, allowed, what in [*tried, (3, padded, "three heads, and a mask of each sentence's own")]:
+    for sentences, h, what in (
+        (1, 1, "one head, nothing hidden"),
+        (1, 3, "three heads, nothing hidden"),
+        (3, 3, "sentences of 7, 4 and 2 words, padding hidden"),
+    ):
+        query, memory, mask = queries[:sentences], states[:sentences], padded[:sentences]
         reference = annotated.MultiHeadedAttention(h=h, d_model=12, dropout=0.0)
         for linear in reference.linears:
             nn.init.zeros_(linear.bias)
-        given = multi_head(queries, states, [linear.weight.T for linear in reference.linears], h, allowed)
-        assert getattr(given, "shape", None) == (3, 5, 12), f"{what}: (3, 5, 12) is wanted, not {given}"
-        gap = (given - reference(queries, states, states, allowed)).abs().max()
+        given = multi_head(query, memory, [linear.weight.T for linear in reference.linears], h, mask)
+        shape = getattr(given, "shape", given)
+        assert shape == query.shape, f"{what}: {tuple(query.shape)} is wanted, not {shape}"
+        gap = (given - reference(query, memory, memory, mask)).abs().max()
         assert gap < 1e-5, f"{what}: the output differs from the package's layer by up to {gap:.2f}"
 
 
@@ -633,7 +638,8 @@ def test_grouped_query(grouped_query):
     for groups in (8, 1, 2):
         k, v = torch.randn(2, 2, groups, 7, 16)
         given = grouped_query(q, k, v)
-        assert getattr(given, "shape", None) == q.shape, f"(2, 8, 5, 16) is wanted, not {given}"
+        shape = getattr(given, "shape", given)
+        assert shape == q.shape, f"(2, 8, 5, 16) is wanted, not {shape}"
         wanted, _ = attention(q, *(kept.repeat_interleave(8 // groups, dim=1) for kept in (k, v)))
         wrong = [head for head in range(8) if not torch.allclose(given[:, head], wanted[:, head], atol=1e-5)]
         assert not wrong, f"with {groups} groups, query heads {wrong} differ from attention to their group"

@@ -538,8 +538,10 @@ def test_tied_ends(TiedEnds):
     shapes = [tuple(weights.shape) for weights in ends.parameters()]
     assert shapes == [(1000, 256)], f"one table (1000, 256) is wanted as the only parameter, not {shapes}"
     embedded, logits = ends.embed(tokens), ends.logits(states)
-    assert getattr(embedded, "shape", None) == (20, 10, 256), f"embed: (20, 10, 256) is wanted: {embedded}"
-    assert getattr(logits, "shape", None) == (20, 10, 1000), f"logits: (20, 10, 1000) is wanted: {logits}"
+    shape = getattr(embedded, "shape", embedded)
+    assert shape == (20, 10, 256), f"embed: (20, 10, 256) is wanted, not {shape}"
+    shape = getattr(logits, "shape", logits)
+    assert shape == (20, 10, 1000), f"logits: (20, 10, 1000) is wanted, not {shape}"
     variance = embedded.var().item()
     assert 0.9 < variance < 1.1, f"the entries of an embedding should have variance 1, not {variance:.3f}"
     start = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).item()
@@ -599,20 +601,19 @@ def test_parameter_attention(ParameterAttention):
         return ParameterAttention(h, 32, 128)
 
     layer, x = made(4), torch.randn(2, 5, 32)
-    sizes = sorted(weights.numel() for weights in layer.parameters())
-    assert sum(sizes) == 2 * 32 * 128, f"W_1 and W_2 have {2 * 32 * 128:,} weights, this has {sum(sizes):,}"
+    size = sum(weights.numel() for weights in layer.parameters())
+    assert size == 2 * 32 * 128, f"W_1 and W_2 have {2 * 32 * 128:,} weights, this has {size:,}"
     output = layer(x)
-    assert getattr(output, "shape", None) == x.shape, f"(2, 5, 32) is wanted, not {output}"
+    shape = getattr(output, "shape", output)
+    assert shape == x.shape, f"(2, 5, 32) is wanted, not {shape}"
     assert torch.allclose(output[:, 3], layer(x[:, 3:4])[:, 0], atol=1e-4), "each word must be treated alone"
     assert (output - layer(x.roll(1, 1))).abs().max() > 1e-4, "the output does not depend on the word"
-    told = "all keys fit the word 0 equally well: its output is the values' mean, joined, and not 0"
-    assert layer(torch.zeros(1, 1, 32)).abs().max() > 1e-6, told
-    far = [layer(scale * x) for scale in (1e6, 1e7)]
-    told = (
-        "a large query looks at one key alone, so an output cannot grow with the word: is there no softmax?"
-    )
-    assert torch.allclose(*far, atol=1e-2), told
-    assert sizes == [32 * 32] * 2 + [96 * 32] * 2, f"two maps 32 x 32, 96 keys, 96 values; not {sizes}"
+    with torch.no_grad():
+        for weights in layer.parameters():
+            if weights.numel() != 32 * 32:  # keys and values, not the two maps
+                weights.fill_(1.0)
+    told = "if all values are alike, so are all outputs: the weights of a word's keys must sum to 1"
+    assert torch.allclose(layer(x), layer(x)[:, :1], atol=1e-4), told
     assert (made(1)(x) - output).abs().max() > 1e-4, "with the same weights, 1 head does what 4 heads do"
 
 

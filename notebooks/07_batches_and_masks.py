@@ -627,8 +627,8 @@ def test_sample_batches(sample_batches):
     lengths = torch.randint(3, 60, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
     drawn = [sample_batches(lengths, 1000, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
     for batches in drawn:
-        assert batches is not None, "nothing is returned"
-        batches = [list(batch) for batch in batches]
+        assert isinstance(batches, list), f"a list of batches is wanted, not {batches!r}"
+        assert all(isinstance(batch, list) for batch in batches), f"a batch is a list, not {batches[0]!r}"
         times = Counter(index for batch in batches for index in batch)
         wrong = [index for index in range(2000) if times[index] != 1]
         assert not wrong, f"{len(wrong)} pairs do not occur exactly once; the first is pair {wrong[0]}"
@@ -683,7 +683,8 @@ def test_packed_mask(packed_mask):
     torch.manual_seed(0)
     x, numbers = torch.randn(1, 9, 4), torch.tensor([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
     mask = packed_mask(numbers)
-    assert getattr(mask, "shape", None) == (1, 9, 9), f"for one row of 9 tokens, (1, 9, 9) is wanted: {mask}"
+    shape = getattr(mask, "shape", mask)
+    assert shape == (1, 9, 9), f"for one row of 9 tokens, (1, 9, 9) is wanted, not {shape}"
     assert mask.dtype == torch.bool, f"a mask is bool, True where a token may look, and not {mask.dtype}"
     empty = (~mask[0].any(dim=-1)).nonzero().flatten().tolist()
     assert not empty, f"the rows {empty} of the mask are empty: their softmax is NaN"

@@ -620,6 +620,7 @@ def test_authors_loss(authors_loss):
     ):
         loss = authors_loss(*given)
         assert loss is not None, "nothing is returned"
+        assert getattr(loss, "shape", ()) == (), f"{what}: the loss is one number, not {loss}"
         assert abs(loss - right) < 1e-6, f"{what}: the loss is {loss:.4f}, but {right:.4f} is right"
 
 

@@ -925,7 +925,7 @@ def test_constrained_beam(constrained_beam):
         (3, with_cat, "the cat </s>", 0.36),
     ):
         found = constrained_beam(toy_words, rule, k, "</s>")
-        assert found is not None, "nothing is returned"
+        assert isinstance(found, tuple | list), f"a pair is wanted: log-probability and words, not {found!r}"
         told = f"rule {rule.__name__}, beam {k}: ({math.log(p):.2f}, {tuple(words.split())}), not {found}"
         assert tuple(found[1]) == tuple(words.split()), told
         assert abs(found[0] - math.log(p)) < 1e-6, told

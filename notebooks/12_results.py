@@ -455,6 +455,7 @@ def test_power(power):
     ):
         share = power(difference, spread, seeds)
         assert share is not None, "nothing is returned"
+        assert getattr(share, "shape", ()) == (), f"a share is one number, not {share}"
         told = (
             f"difference {difference}, spread {spread}, {seeds} seeds: found in {share:.1%} of the attempts,"
         )
@@ -499,7 +500,7 @@ def test_paired_interval(paired_interval):
     first = (lengths * torch.rand(500)).round().long()  # some sentences are hard, for both systems
     second = (first - torch.randint(0, 2, (500,))).clamp(min=0)  # a little worse
     same = paired_interval(first, first, lengths)
-    assert same is not None, "nothing is returned"
+    assert isinstance(same, tuple | list), f"a pair (low, high) is wanted, not {same!r}"
     low, high = same
     assert low == high == 0, f"a system differs from itself by 0, not by {low:.3f} to {high:.3f}: draw once"
     low, high = paired_interval(first, second, lengths, draws=4000)

@@ -607,7 +607,8 @@ def test_rollout(rollout):
     by_hand = one / 2 + half, (two / 2 + half) @ (one / 2 + half)
     for layers, right in enumerate((*by_hand, (three / 2 + half) @ by_hand[1]), start=1):
         given = rollout(stack[:layers])
-        assert getattr(given, "shape", None) == (5, 5), f"for 5 tokens, (5, 5) is wanted, not {given}"
+        shape = getattr(given, "shape", given)
+        assert shape == (5, 5), f"for 5 tokens, (5, 5) is wanted, not {shape}"
         rows, gap = given.sum(dim=-1), (given - right).abs().max()
         assert torch.allclose(rows, torch.ones(5)), f"{layers} layers: a row sums to {rows[0]:.2f}, not to 1"
         assert gap < 1e-5, f"{layers} layers: off by up to {gap:.2f}; the last layer's map stands leftmost"

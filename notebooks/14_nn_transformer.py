@@ -427,7 +427,8 @@ def test_mean_of_words(mean_of_words):
     right = torch.stack([states[0].mean(dim=0), states[1, :2].mean(dim=0), torch.zeros(8)])
     for hidden in (9.0, torch.nan):  # PyTorch may put NaN where there is padding
         given = mean_of_words(states.masked_fill(padding.unsqueeze(-1), hidden), padding)
-        assert getattr(given, "shape", None) == (3, 8), f"for 3 sentences, (3, 8) is wanted, not {given}"
+        shape = getattr(given, "shape", given)
+        assert shape == (3, 8), f"for 3 sentences, (3, 8) is wanted, not {shape}"
         for words, row, wanted in zip((6, 2, 0), given, right, strict=True):
             told = f"{words} words, padding {hidden}: {row[0]:.3f}... instead of {wanted[0]:.3f}..."
             assert torch.allclose(row, wanted, atol=1e-6), told

@@ -581,7 +581,7 @@ def test_constrained_beam(constrained_beam):
     }
 
     def toy(tokens):
-        following = shares.get(tuple(tokens), {"a": 0.4, "b": 0.3, "c": 0.3})
+        following = shares.get(tuple(tokens), {"a": 0.99, "b": 0.005, "c": 0.005})
         return {token: math.log(share) for token, share in following.items()}
 
     def without(letter, length):
@@ -590,7 +590,7 @@ def test_constrained_beam(constrained_beam):
     for k, hidden, length, right, why in (
         (1, "c", 2, "aa", "a is likeliest, and then c is not allowed"),
         (2, "c", 2, "ba", "ba has the probability 0.27, aa 0.009: the beam must hold two allowed beginnings"),
-        (2, "b", 2, "ac", "ac has the probability 0.59, ca 0.04: add up all log-probabilities"),
+        (2, "b", 2, "ac", "ac has the probability 0.59, ca 0.10: add up all log-probabilities"),
         (2, "b", 3, "aca", "the end is where nothing is allowed any more"),
     ):
         found = constrained_beam(toy, without(hidden, length), k)

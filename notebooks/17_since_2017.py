@@ -769,10 +769,11 @@ def test_speculate(speculate):
     torch.manual_seed(0)
     p, q = torch.randn(2, 12).double().softmax(dim=-1)
     given = speculate(p, q)
-    assert given is not None, "nothing is returned"
+    assert isinstance(given, tuple | list), f"two tensors are wanted, not {given!r}"
     accept, instead = given
     for what, each in ("chance to be accepted", accept), ("distribution after a refusal", instead):
-        assert getattr(each, "shape", None) == p.shape, f"{what}: (12,) is wanted, not {each}"
+        shape = getattr(each, "shape", each)
+        assert shape == p.shape, f"{what}: (12,) is wanted, not {shape}"
         assert ((each >= 0) & (each <= 1)).all(), f"{what}: from {each.min():.2f} to {each.max():.2f}"
     assert abs(instead.sum() - 1) < 1e-9, f"the distribution after a refusal sums to {instead.sum():.2f}"
     accepted = q * accept  # (12,): proposed and accepted
