@@ -13,17 +13,17 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 CHILD = "import sys; sys.path[:] = sys.argv[1:]; from annotated.check.apart import answer; answer()"
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "SYSTEMROOT", "TEMP", "USERPROFILE", "ANNOTATED_DATA")
-LONGEST = 1_000_000  # bytes of an answer
+LONGEST = 100_000  # characters of what comes back
 
 
-def call_apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-    """Call a module's function in a process of its own; arguments and result travel as JSON.
+def call_apart(function: Callable[[str], str], job: str, seconds: float) -> str:
+    """Call a module's function in a process of its own, and return what it returns.
 
     The process has a clean environment and an empty folder; with it, those that it started end.
 
@@ -33,8 +33,8 @@ def call_apart(function: Callable[..., Any], *arguments: Any, seconds: float) ->
     """
     token = secrets.token_hex()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        place = Path(folder, token)
-        job = [token, str(place), function.__module__, function.__name__, arguments]
+        place = Path(folder, "said")
+        asked = [token, str(place), function.__module__, function.__name__, job]
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", CHILD, *(os.path.abspath(each) for each in sys.path if each)],
             cwd=folder,
@@ -45,7 +45,7 @@ def call_apart(function: Callable[..., Any], *arguments: Any, seconds: float) ->
             start_new_session=True,
         )
         try:
-            process.communicate(json.dumps(job).encode(), seconds)
+            process.communicate(json.dumps(asked).encode(), seconds)
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"still running after {seconds:g} seconds") from None
         finally:
@@ -54,15 +54,17 @@ def call_apart(function: Callable[..., Any], *arguments: Any, seconds: float) ->
             process.kill()
             process.wait()
         with suppress(OSError, ValueError, TypeError):
-            if place.is_file() and place.stat().st_size < LONGEST:
+            if place.is_file() and place.stat().st_size < 10 * LONGEST:
                 told, said = json.loads(place.read_bytes())
                 if told == token:
-                    return said
+                    return str(said)
         raise ChildProcessError(f"the process ended by itself, with exit code {process.returncode}")
 
 
 def answer() -> None:
-    """Do in the process what `call_apart` asks."""
-    token, place, module, name, arguments = json.load(sys.stdin)
-    said = json.dumps([token, getattr(import_module(module), name)(*arguments)])
-    Path(place).write_text(said, encoding="utf-8")
+    """Do in the process what `call_apart` asks; what is needed to say the result is at hand before."""
+    token, place, module, name, job = json.load(sys.stdin)
+    function, quoted, write = getattr(import_module(module), name), encode_basestring_ascii, os.write
+    file = os.open(place, os.O_WRONLY | os.O_CREAT)
+    said = function(job)
+    write(file, f"[{quoted(token)}, {quoted(said[:LONGEST])}]".encode())

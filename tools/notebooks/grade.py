@@ -12,6 +12,7 @@ limit: it may read and write your files. Use a machine, or a container, where st
 
 import argparse
 import csv
+import json
 import math
 import re
 import sys
@@ -30,18 +31,19 @@ from exercises import MARKED, STUB, TAGS, Exercise, exercises, head, role
 from pairs import find_sources, read_source
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+NUMBER = re.compile(r"^\*\*\w+ (\d+) ?[(（]", re.MULTILINE)  # of an exercise, in any language
 LONGEST = 400  # characters of a verdict
 Grade = tuple[str, str, str, str]  # submission, notebook, exercise, verdict
 
 
 def answer(cells: Sequence[nbformat.NotebookNode], exercise: Exercise) -> str:
     """Return the code that stands below an exercise's text, without its test and its solution."""
-    title = MARKED.search(exercise.question)
     code: list[str] = []
     below = False
     for cell in cells:
-        if cell.cell_type == "markdown" and re.search(r"^#|\*\*Exercise", cell.source, re.MULTILINE):
-            below = title is not None and title[0] in cell.source
+        number = NUMBER.search(cell.source)
+        if cell.cell_type == "markdown" and (number or cell.source.startswith("#")):
+            below = bool(number) and number[1] == NUMBER.search(exercise.question)[1]
         elif cell.cell_type == "code" and below and role(cell) not in TAGS - {STUB}:
             code.append(cell.source)
     return "\n".join(code)
@@ -50,7 +52,7 @@ def answer(cells: Sequence[nbformat.NotebookNode], exercise: Exercise) -> str:
 def verdict(before: str, exercise: Exercise, code: str, seconds: float) -> str:
     """Judge an answer in a process of its own: "passed", or why it has not."""
     try:
-        said = str(call_apart(judging.judge_answer, before, list(exercise), code, seconds=seconds))
+        said = call_apart(judging.judge_answer, json.dumps([before, exercise, code]), seconds)
     except (TimeoutError, ChildProcessError) as error:
         said = str(error)
     return "passed" if said == judging.RIGHT else printable(" ".join(said.split()))[:LONGEST]
