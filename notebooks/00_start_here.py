@@ -1505,8 +1505,9 @@ assert torch.equal(said[0], said[1])  # the same vectors in another order give t
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention yourself; you may use `attention`. Keep the name
-# `linears` for the four maps. Masks are `True` where a position may be looked at. `check` tests your class.
-# If a test fails, the report names the likely mistake where it can tell.
+# `linears` for the four maps. Masks are `True` where a position may be looked at. Write into the next cell,
+# then run the test below it. It says `right`, or what is wrong, and it names the likely mistake where it can
+# tell. The solution is folded, below the test.
 
 
 # %% tags=["exercise"]

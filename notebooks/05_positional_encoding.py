@@ -415,8 +415,9 @@ assert distance.argmin() + 1 == 710
 # %% [markdown]
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn
 # each pair of entries of a query or key by an angle, which is the position times the pair's frequency.
-# Write this function. The test checks that the score of a query and a key then depends only on their
-# offset: how many positions the key is before or after the query.
+# Write this function, with the frequencies of this lesson. The test looks at each pair's angle. Then it
+# checks that the score of a query and a key depends only on their offset: how many positions the key is
+# before or after the query.
 
 
 # %% tags=["exercise"]

@@ -544,24 +544,34 @@ def pre_norm_decoder_layer(layer, y, memory, src_mask, tgt_mask):
 
 
 # %% tags=["exercise-test"]
+from copy import deepcopy
+
+
 def test_pre_norm_decoder_layer(pre_norm_decoder_layer):
     torch.manual_seed(0)
     theirs = make_model(11, 11, N=1, d_model=32, d_ff=64, h=4, dropout=0.0, norm_first=True).decoder.layers[0]
     for connection in theirs.sublayer:
         torch.nn.init.normal_(connection.norm.weight)
     y, memory = torch.randn(2, 5, 32), torch.randn(2, 7, 32)
-    everything = torch.ones(2, 1, 7, dtype=torch.bool), torch.ones(1, 5, 5, dtype=torch.bool)
+    src, tgt = torch.ones(2, 1, 7, dtype=torch.bool), torch.ones(1, 5, 5, dtype=torch.bool)
     padded = (torch.arange(7) < torch.tensor([7, 3])[:, None]).unsqueeze(1)
-    for masks, what in (
-        (everything, "no mask hides anything"),
-        ((everything[0], subsequent_mask(5)), "tgt_mask hides what follows"),
-        ((padded, everything[1]), "src_mask hides padding"),
+    for working, masks, what in (
+        ([0], (src, tgt), "self-attention, where the other two sub-layers add 0"),
+        ([1], (src, tgt), "cross-attention, where the other two sub-layers add 0"),
+        ([2], (src, tgt), "the feed-forward network, where the other two sub-layers add 0"),
+        ([0, 1, 2], (src, tgt), "all three, one after the other"),
+        ([0, 1, 2], (src, subsequent_mask(5)), "tgt_mask, which hides what follows"),
+        ([0, 1, 2], (padded, tgt), "src_mask, which hides padding"),
     ):
-        given = pre_norm_decoder_layer(theirs, y, memory, *masks)
+        layer = deepcopy(theirs)
+        ends = layer.self_attn.linears[3], layer.src_attn.linears[3], layer.feed_forward.w_2
+        for weights in (p for i, end in enumerate(ends) if i not in working for p in end.parameters()):
+            weights.data.zero_()
+        given = pre_norm_decoder_layer(layer, y, memory, *masks)
         shape = getattr(given, "shape", given)
         assert shape == y.shape, f"(2, 5, 32) is wanted, not {shape}"
-        gap = (given - theirs(y, memory, *masks)).abs().max()
-        assert gap < 1e-4, f"where {what}, the output differs from the package's layer by up to {gap:.2f}"
+        gap = (given - layer(y, memory, *masks)).abs().max()
+        assert gap < 1e-4, f"look at {what}: the output differs from the package's by up to {gap:.2f}"
 
 
 try:

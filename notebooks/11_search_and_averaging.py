@@ -860,14 +860,12 @@ def test_cache_bytes(cache_bytes):
     base = cache_bytes(**whole)
     for name in ("layers", "d_model", "sentences", "beam"):
         times = cache_bytes(**whole | {name: 2 * whole[name]}) / base
-        assert times == 2, f"twice the {name} need {times:g} times the memory, not 2 times"
+        assert times == 2, f"with twice the {name}, the cache must double; it grows {times:g} times"
     times = cache_bytes(**whole, bytes_per_number=2) / base
-    assert times == 0.5, (
-        f"numbers of 2 bytes need {times:g} of the memory of numbers of 4 bytes, not one half"
-    )
+    assert times == 0.5, f"numbers of 2 bytes instead of 4 need one half of the memory, not {times:g} of it"
     for name in ("src_len", "tgt_len"):
         times = cache_bytes(**whole | {name: 0}) / base
-        assert times == 0.5, f"the cache of 40 and 40 tokens without {name} is {times:g} of it, not one half"
+        assert times == 0.5, f"of 40 and 40 tokens, those without {name} need one half, not {times:g}"
 
 
 try:

@@ -480,6 +480,7 @@ def solution(difference, spread, seeds, attempts=20_000):
 test_power(solution)
 for n in (1, 3, 16, 63):
     print(f"0.3 BLEU with a spread of 0.6, {n:2} seeds of each: found in ≈{solution(0.3, 0.6, n):.0%}")
+assert solution(0.3, 0.6, 1) < 0.1 < 0.7 < solution(0.3, 0.6, 63) < 0.9
 
 # %% [markdown]
 # **Exercise 3 (hard).** Are two systems different? Write the paired bootstrap for a score that is a quotient

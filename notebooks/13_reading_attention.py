@@ -604,14 +604,18 @@ def test_rollout(rollout):
     torch.manual_seed(0)
     one, two, three = stack = torch.rand(3, 5, 5).softmax(dim=-1)
     half = torch.eye(5) / 2
-    by_hand = one / 2 + half, (two / 2 + half) @ (one / 2 + half)
-    for layers, right in enumerate((*by_hand, (three / 2 + half) @ by_hand[1]), start=1):
+    two_layers = (two / 2 + half) @ (one / 2 + half)
+    for layers, right, what in (
+        (1, one / 2 + half, "one layer is (A + I) / 2"),
+        (2, two_layers, "the second layer stands left of the first"),
+        (3, (three / 2 + half) @ two_layers, "the third layer stands left of the others"),
+    ):
         given = rollout(stack[:layers])
         shape = getattr(given, "shape", given)
         assert shape == (5, 5), f"for 5 tokens, (5, 5) is wanted, not {shape}"
         rows, gap = given.sum(dim=-1), (given - right).abs().max()
-        assert torch.allclose(rows, torch.ones(5)), f"{layers} layers: a row sums to {rows[0]:.2f}, not to 1"
-        assert gap < 1e-5, f"{layers} layers: off by up to {gap:.2f}; the last layer's map stands leftmost"
+        assert torch.allclose(rows, torch.ones(5)), f"{what}; a row must sum to 1, not to {rows[0]:.2f}"
+        assert gap < 1e-5, f"{what}; the result is off by up to {gap:.3f}"
 
 
 try:

@@ -430,7 +430,9 @@ def test_mean_of_words(mean_of_words):
         shape = getattr(given, "shape", given)
         assert shape == (3, 8), f"for 3 sentences, (3, 8) is wanted, not {shape}"
         for words, row, wanted in zip((6, 2, 0), given, right, strict=True):
-            told = f"{words} words, padding {hidden}: {row[0]:.3f}... instead of {wanted[0]:.3f}..."
+            told = (
+                f"{words} words, {hidden} at padding: the mean begins with {wanted[0]:.3f}, not {row[0]:.3f}"
+            )
             assert torch.allclose(row, wanted, atol=1e-6), told
 
 
@@ -463,6 +465,10 @@ def too_little(tgt):
     return untrained(source, tgt[:, :-1], tgt_mask=itself)
 
 
+def right(tgt):
+    return untrained(source, tgt[:, :-1])
+
+
 print("overheard:", overheard(too_little, target))  # nothing
 
 
@@ -474,5 +480,5 @@ def deaf(predict, tgt):
     return sum(same)
 
 
-print("deaf:", deaf(too_little, target), "and with the right mask:", deaf(ways["right"], target))
-assert overheard(too_little, target) == 0 == deaf(ways["right"], target) < deaf(too_little, target)
+print("deaf:", deaf(too_little, target), "and with the right mask:", deaf(right, target))
+assert overheard(too_little, target) == 0 == deaf(right, target) < deaf(too_little, target)

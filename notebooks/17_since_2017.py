@@ -730,7 +730,7 @@ def test_cache_bytes(cache_bytes):
     whole = {"users": 3, "tokens": 100, "layers": 8, "kv_heads": 2, "width": 64, "bytes_each": 2}
     for name in whole:
         times = cache_bytes(**whole | {name: 2 * whole[name]}) / cache_bytes(**whole)
-        assert times == 2, f"twice the {name} need {times:g} times the memory, not 2 times"
+        assert times == 2, f"with twice the {name}, the cache must double; it grows {times:g} times"
 
 
 try:

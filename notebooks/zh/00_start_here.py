@@ -1359,7 +1359,7 @@ for ids in said.tolist():
 assert torch.equal(said[0], said[1])  # the same vectors in another order give the same translation
 
 # %% [markdown]
-# **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。`check` 会测试你的类。如果有测试没有通过，报告会尽可能指出错在哪里。
+# **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。把代码写在下面的单元里，然后运行再下面的测试：写对了，它打印 `right`；写错了，它会说出哪里不对，并尽可能指出错误的原因。答案折叠在测试的后面。
 
 
 # %% tags=["exercise"]
