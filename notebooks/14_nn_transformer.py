@@ -465,7 +465,7 @@ def too_little(tgt):
     return untrained(source, tgt[:, :-1], tgt_mask=itself)
 
 
-def right(tgt):
+def right_mask(tgt):
     return untrained(source, tgt[:, :-1])
 
 
@@ -480,5 +480,5 @@ def deaf(predict, tgt):
     return sum(same)
 
 
-print("deaf:", deaf(too_little, target), "and with the right mask:", deaf(right, target))
-assert overheard(too_little, target) == 0 == deaf(right, target) < deaf(too_little, target)
+print("deaf:", deaf(too_little, target), "and with the right mask:", deaf(right_mask, target))
+assert overheard(too_little, target) == 0 == deaf(right_mask, target) < deaf(too_little, target)
