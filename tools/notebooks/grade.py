@@ -25,8 +25,8 @@ from pathlib import Path
 import nbformat
 
 import judging
-from annotated.check.apart import call_apart
 from annotated.check.report import printable
+from apart import call_apart
 from exercises import MARKED, STUB, TAGS, Exercise, exercises, head, role
 from pairs import find_sources, read_source
 

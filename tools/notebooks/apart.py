@@ -17,7 +17,7 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-CHILD = "import sys; sys.path[:] = sys.argv[1:]; from annotated.check.apart import answer; answer()"
+CHILD = "import sys; sys.path[:] = sys.argv[1:]; from apart import answer; answer()"
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "SYSTEMROOT", "TEMP", "USERPROFILE", "ANNOTATED_DATA")
 LONGEST = 100_000  # characters of what comes back
 
