@@ -620,9 +620,6 @@ def sample_batches(lengths, max_tokens, generator):
 
 
 # %% tags=["exercise-test"]
-from collections import Counter
-
-
 def test_sample_batches(sample_batches):
     lengths = torch.randint(3, 60, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
     drawn = [sample_batches(lengths, 1000, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
