@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from nbformat import NotebookNode
 
-from exercises import TAGS, TEST, nodes, role
+from exercises import TAGS, nodes
 from figures import NAMED, check_figures
 from folds import CHECK, TITLES, fold_of, hidden
 
@@ -33,19 +33,6 @@ def plain_python(source: NotebookNode) -> Findings:
     for position, cell in code_cells(source):
         if not nodes(cell.source):
             yield position, "not Python", cell.source.partition("\n")[0]
-
-
-def short_cells(source: NotebookNode) -> Findings:
-    """One idea a cell; only a class or a test, which cannot be cut, may be longer."""
-    for position, cell in code_cells(source):
-        if role(cell) == TEST:
-            continue
-        length = len(TITLE.sub("", cell.source).splitlines())
-        module = next(iter(nodes(cell.source)), ast.Module([], []))
-        classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
-        rest = length - sum(node.end_lineno - node.lineno + 1 for node in classes)
-        if length > LONGEST_CELL and (len(classes) != 1 or rest > LONGEST_CELL):
-            yield position, "too long", f"{length} lines; {LONGEST_CELL} are the most, unless it is one class"
 
 
 def known_metadata(source: NotebookNode) -> Findings:

@@ -9,6 +9,7 @@ which a student has written stays as it is, and is named; others are written ane
 
 import argparse
 import hashlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from address import find_repository
 from exercises import groups, role
 from folds import SOLUTION
 
