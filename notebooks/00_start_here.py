@@ -1494,19 +1494,20 @@ assert report.passed, report
 # and "A dog looks at a man." Then try it.
 
 # %% tags=["solution"]
-blind = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
-_ = blind.load_state_dict(model.state_dict())
-_ = blind.src_embed[1].pe.zero_()
+unplaced = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
+_ = unplaced.load_state_dict(model.state_dict())
+_ = unplaced.src_embed[1].pe.zero_()
 two = padded(["A man looks at a dog.", "A dog looks at a man."])
-out = greedy(blind, two, None, tokenizer.start, tokenizer.end, 30, never=translator.forbidden)
-for row in out.tolist():
-    print(tokenizer.decode(row[: row.index(tokenizer.end)]))
-assert torch.equal(out[0], out[1])  # the same vectors in another order give the same translation
+said = greedy(unplaced, two, None, tokenizer.start, tokenizer.end, 30, never=translator.forbidden)
+for ids in said.tolist():
+    print(tokenizer.decode(ids[: ids.index(tokenizer.end)]))
+assert torch.equal(said[0], said[1])  # the same vectors in another order give the same translation
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention yourself; you may use `attention`. Keep the name
-# `linears` for the four maps. Masks are `True` where a position may be looked at. `check` tests your class.
-# If a test fails, the report names the likely mistake where it can tell.
+# `linears` for the four maps. Masks are `True` where a position may be looked at. Write into the next cell,
+# then run the test below it. It says `right`, or what is wrong, and it names the likely mistake where it can
+# tell. The solution is folded, below the test.
 
 
 # %% tags=["exercise"]
@@ -1525,8 +1526,27 @@ class MyAttention(nn.Module):
         raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+from annotated import check
+
+
+def test_my_attention(MyAttention):
+    x = torch.zeros(2, 3, 8)
+    output = MyAttention(h=2, d_model=8)(x, x, x)
+    assert torch.is_tensor(output), f"forward must return a tensor, not {output!r}"
+    report = check.multi_head_attention(MyAttention)
+    assert report.passed, report
+
+
+try:
+    test_my_attention(MyAttention)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-class MyAttention(nn.Module):
+class Solution(nn.Module):
     """Query (B, T, d_model), key and value (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 
     def __init__(self, h, d_model):
@@ -1543,12 +1563,7 @@ class MyAttention(nn.Module):
         return self.linears[3](heads.transpose(1, 2).flatten(2))
 
 
-# %% tags=["exercise-test"]
-from annotated import check
-
-report = check.multi_head_attention(MyAttention)
-assert report.passed, report
-report
+test_my_attention(Solution)
 
 # %% [markdown]
 # **Exercise 3 (medium).** Write the greedy loop without looking back. The function `next_log_probs(tokens)`
@@ -1562,8 +1577,29 @@ def write_greedily(next_log_probs, end, max_len):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_write_greedily(write_greedily):
+    continuations = {(): ["eine", "die"], ("eine",): ["Katze", "Kuh"], ("eine", "Katze"): ["rennt", "</s>"]}
+
+    def toy(tokens):
+        first, second = continuations.get(tuple(tokens), ["</s>", "rennt"])
+        return {second: math.log(0.4), first: math.log(0.6)}
+
+    for max_len, wanted in (10, ["eine", "Katze", "rennt"]), (2, ["eine", "Katze"]):
+        written = write_greedily(toy, "</s>", max_len)
+        told = f"with max_len={max_len}, the likeliest tokens before the end are {wanted}, not {written}"
+        assert written == wanted, told
+
+
+try:
+    test_write_greedily(write_greedily)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def write_greedily(next_log_probs, end, max_len):
+def solution(next_log_probs, end, max_len):
     """The tokens, a list; `end` is not among them."""
     tokens = []
     while len(tokens) < max_len:
@@ -1575,18 +1611,7 @@ def write_greedily(next_log_probs, end, max_len):
     return tokens
 
 
-# %% tags=["exercise-test"]
-continuations = {(): ["eine", "die"], ("eine",): ["Katze", "Kuh"], ("eine", "Katze"): ["rennt", "</s>"]}
-
-
-def toy(tokens):
-    first, second = continuations.get(tuple(tokens), ["</s>", "rennt"])
-    return {second: math.log(0.4), first: math.log(0.6)}
-
-
-print(write_greedily(toy, "</s>", max_len=10), write_greedily(toy, "</s>", max_len=2))
-assert write_greedily(toy, "</s>", max_len=10) == ["eine", "Katze", "rennt"]
-assert write_greedily(toy, "</s>", max_len=2) == ["eine", "Katze"]
+test_write_greedily(solution)
 
 # %% [markdown]
 # **The long exercise: build the whole model.** Close this page and write the Transformer into an empty

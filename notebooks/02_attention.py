@@ -650,8 +650,8 @@ show("now 1 means: may be looked at", hides.int(), german, german, digits=0)
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write attention yourself: equation 1 with or without a mask, for any dimensions
-# in front. A query that may look at nothing gets zeros, and no gradient may be NaN. The report says which
-# laws of attention your function keeps. Where it breaks one, the report names the likely mistake.
+# in front. A query that may look at nothing gets zeros, and no gradient may be NaN. The test checks the laws
+# of attention. Where your function breaks one, the report names the likely mistake.
 
 
 # %% tags=["exercise"]
@@ -660,8 +660,32 @@ def my_attention(query, key, value, mask=None):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+from annotated import check
+
+
+def test_my_attention(my_attention):
+    torch.manual_seed(0)
+    tried = [torch.randn(2, 3, *size, requires_grad=True) for size in ((5, 16), (4, 16), (4, 8))]
+    allowed = torch.rand(5, 4) < 0.5
+    allowed[2] = False  # the third query sees nothing
+    output = my_attention(*tried, allowed)
+    assert torch.is_tensor(output), f"wanted is the output, a tensor; returned was {output!r}"
+    report = check.attention(my_attention)
+    assert report.passed, report
+    output.sum().backward()
+    assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN where a query sees nothing"
+
+
+try:
+    test_my_attention(my_attention)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def my_attention(query, key, value, mask=None):
+def solution(query, key, value, mask=None):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., T, S)
     if mask is None:
         return scores.softmax(dim=-1) @ value
@@ -670,18 +694,7 @@ def my_attention(query, key, value, mask=None):
     return weights @ value
 
 
-# %% tags=["exercise-test"]
-from annotated import check
-
-_ = torch.manual_seed(0)
-tried = [torch.randn(2, 3, *size, requires_grad=True) for size in ((5, 16), (4, 16), (4, 8))]
-allowed = torch.rand(5, 4) < 0.5
-allowed[2] = False  # the third query sees nothing
-my_attention(*tried, allowed).sum().backward()
-assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN"
-report = check.attention(my_attention)
-assert report.passed, report
-report
+test_my_attention(solution)
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same,
@@ -696,19 +709,34 @@ def lead_needed(n):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_lead_needed(lead_needed):
+    for n in (2, 10, 1000):
+        lead = lead_needed(n)
+        assert lead is not None, "nothing is returned"
+        scores = torch.zeros(n, dtype=torch.float64)
+        scores[0] = lead
+        weight = scores.softmax(dim=0)[0].item()
+        told = (
+            f"with {n} keys and your lead of {lead:.4g}, the right key's weight is {weight:.3f}, not one half"
+        )
+        assert abs(weight - 0.5) < 1e-6, told
+
+
+try:
+    test_lead_needed(lead_needed)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def lead_needed(n):
+def solution(n):
     return math.log(n - 1)  # e^lead / (e^lead + n - 1) = 1/2
 
 
-for n in (3, 30, 300, 3000):
-    print(f"{n:5} keys: a lead of {lead_needed(n):.1f}")
+test_lead_needed(solution)
+for number in (3, 30, 300, 3000):
+    print(f"{number:5} keys: a lead of {solution(number):.1f}")
 # Ten times as many keys need a lead that is larger by 2.3. A lead of 3.4 gives the right key half of the
 # weight among 30 words, but only 1% among 3,000: the right word drowns in the crowd.
-
-# %% tags=["exercise-test"]
-for n in (2, 10, 1000):
-    scores = torch.zeros(n, dtype=torch.float64)
-    scores[0] = lead_needed(n)
-    assert abs(scores.softmax(dim=0)[0] - 0.5) < 1e-6, f"with {n} keys the weight is not one half"
-print("one half each time")

@@ -549,10 +549,10 @@ _ = torch.manual_seed(0)
 vectors = torch.randn(100, 64)
 _, bare = attention(vectors, vectors, vectors)
 _, mapped = attention(vectors @ torch.randn(64, 64) / 8, vectors @ torch.randn(64, 64) / 8, vectors)
-for name, weights in (("without W^Q and W^K", bare), ("with random ones", mapped)):
-    print(f"{name:20} mean weight of a word on itself ≈{weights.diagonal().mean():.2f}")
-# At itself: a long vector has its largest dot product with itself. And the scores would be symmetric: the
-# score of "it" for "cat" would always be the score of "cat" for "it".
+for name, looked in (("without W^Q and W^K", bare), ("with random ones", mapped)):
+    print(f"{name:20} mean weight of a word on itself ≈{looked.diagonal().mean():.2f}")
+# At itself: a random vector with many entries has its largest dot product with itself. And the scores would
+# be symmetric: the score of "it" for "cat" would always be the score of "cat" for "it".
 assert bare.diagonal().mean() > 0.8
 assert mapped.diagonal().mean() < 0.1
 
@@ -570,8 +570,39 @@ def multi_head(query, memory, weights, h, mask):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+import annotated
+
+
+def test_multi_head(multi_head):
+    torch.manual_seed(0)
+    queries, states = torch.randn(3, 5, 12), torch.randn(3, 7, 12)
+    padded = (torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]).expand(3, 5, 7)
+    for sentences, h, what in (
+        (1, 1, "one head, nothing hidden"),
+        (1, 3, "three heads, nothing hidden"),
+        (3, 3, "sentences of 7, 4 and 2 words, padding hidden"),
+    ):
+        query, memory, mask = queries[:sentences], states[:sentences], padded[:sentences]
+        reference = annotated.MultiHeadedAttention(h=h, d_model=12, dropout=0.0)
+        for linear in reference.linears:
+            nn.init.zeros_(linear.bias)
+        given = multi_head(query, memory, [linear.weight.T for linear in reference.linears], h, mask)
+        shape = getattr(given, "shape", given)
+        assert shape == query.shape, f"{what}: {tuple(query.shape)} is wanted, not {shape}"
+        gap = (given - reference(query, memory, memory, mask)).abs().max()
+        assert gap < 1e-5, f"{what}: the output differs from the package's layer by up to {gap:.2f}"
+
+
+try:
+    test_multi_head(multi_head)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def multi_head(query, memory, weights, h, mask):
+def solution(query, memory, weights, h, mask):
     def split(x):
         return x.unflatten(-1, (h, -1)).transpose(1, 2)  # (B, T, d_model) -> (B, h, T, d_k)
 
@@ -581,20 +612,7 @@ def multi_head(query, memory, weights, h, mask):
     return heads.transpose(1, 2).flatten(2) @ W_O
 
 
-# %% tags=["exercise-test"]
-from torch.testing import assert_close
-
-import annotated
-
-_ = torch.manual_seed(0)
-reference = annotated.MultiHeadedAttention(h=3, d_model=12, dropout=0.0)
-for linear in reference.linears:
-    nn.init.zeros_(linear.bias)
-queries, states = torch.randn(3, 5, 12), torch.randn(3, 7, 12)
-allowed = (torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]).expand(3, 5, 7)
-mine = multi_head(queries, states, [linear.weight.T for linear in reference.linears], 3, allowed)
-assert_close(mine, reference(queries, states, states, allowed))
-print("equal to the package's layer, for sentences of 7, 4 and 2 words")
+test_multi_head(solution)
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. While a decoder writes, it keeps the keys and values of all earlier
@@ -613,24 +631,35 @@ def grouped_query(q, k, v):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_grouped_query(grouped_query):
+    torch.manual_seed(0)
+    q = torch.randn(2, 8, 5, 16)
+    for groups in (8, 1, 2):
+        k, v = torch.randn(2, 2, groups, 7, 16)
+        given = grouped_query(q, k, v)
+        shape = getattr(given, "shape", given)
+        assert shape == q.shape, f"(2, 8, 5, 16) is wanted, not {shape}"
+        wanted, _ = attention(q, *(kept.repeat_interleave(8 // groups, dim=1) for kept in (k, v)))
+        wrong = [head for head in range(8) if not torch.allclose(given[:, head], wanted[:, head], atol=1e-5)]
+        assert not wrong, f"with {groups} groups, query heads {wrong} differ from attention to their group"
+
+
+try:
+    test_grouped_query(grouped_query)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def grouped_query(q, k, v):
+def solution(q, k, v):
     q = q.unflatten(1, (k.size(1), -1))  # (B, groups, h / groups, T, d_k)
     heads, _ = attention(q, k.unsqueeze(2), v.unsqueeze(2))  # keys and values broadcast, not copied
     return heads.flatten(1, 2)
 
 
+test_grouped_query(solution)
 # Two groups of width 64 keep 2 * 2 * 64 = 256 numbers, a quarter. With one group ("multi-query attention",
 # Shazeer, 2019) it is an eighth. Heads of a group can still ask different questions, but they share their
 # keys and their values, so they can specialize less.
-
-# %% tags=["exercise-test"]
-from torch.testing import assert_close
-
-_ = torch.manual_seed(0)
-q = torch.randn(2, 8, 5, 16)
-for groups in (1, 2, 8):
-    k, v = torch.randn(2, 2, groups, 7, 16)
-    copied = [kept.repeat_interleave(8 // groups, dim=1) for kept in (k, v)]
-    assert_close(grouped_query(q, k, v), attention(q, *copied)[0])
-print("equal to attention with copied keys and values, for 1, 2 and 8 groups")

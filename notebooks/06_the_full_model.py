@@ -525,11 +525,11 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 
 # %% tags=["solution"]
 one = make_model(11, 11, N=1, d_model=32, d_ff=64, h=4).encoder.layers[0]
-stack = torch.nn.ModuleList([one] * 6)
-print(sum(p.numel() for p in one.parameters()), sum(p.numel() for p in stack.parameters()))
+six = torch.nn.ModuleList([one] * 6)
+print(sum(p.numel() for p in one.parameters()), sum(p.numel() for p in six.parameters()))
 # It runs, and has the parameters of one layer: the same object stands in the list six times. All six train as
 # one, with the sum of their gradients. Nothing raises an error, but the number of parameters reveals it.
-assert len({*stack.parameters()}) == len({*one.parameters()})
+assert len({*six.parameters()}) == len({*one.parameters()})
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write a *pre-norm* decoder layer, in the manner of `decoder_layer` above. The
@@ -543,8 +543,46 @@ def pre_norm_decoder_layer(layer, y, memory, src_mask, tgt_mask):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+from copy import deepcopy
+
+
+def test_pre_norm_decoder_layer(pre_norm_decoder_layer):
+    torch.manual_seed(0)
+    theirs = make_model(11, 11, N=1, d_model=32, d_ff=64, h=4, dropout=0.0, norm_first=True).decoder.layers[0]
+    for connection in theirs.sublayer:
+        torch.nn.init.normal_(connection.norm.weight)
+    y, memory = torch.randn(2, 5, 32), torch.randn(2, 7, 32)
+    src, tgt = torch.ones(2, 1, 7, dtype=torch.bool), torch.ones(1, 5, 5, dtype=torch.bool)
+    padded = (torch.arange(7) < torch.tensor([7, 3])[:, None]).unsqueeze(1)
+    for working, masks, what in (
+        ([0], (src, tgt), "self-attention, where the other two sub-layers add 0"),
+        ([1], (src, tgt), "cross-attention, where the other two sub-layers add 0"),
+        ([2], (src, tgt), "the feed-forward network, where the other two sub-layers add 0"),
+        ([0, 1, 2], (src, tgt), "all three, one after the other"),
+        ([0, 1, 2], (src, subsequent_mask(5)), "tgt_mask, which hides what follows"),
+        ([0, 1, 2], (padded, tgt), "src_mask, which hides padding"),
+    ):
+        layer = deepcopy(theirs)
+        ends = layer.self_attn.linears[3], layer.src_attn.linears[3], layer.feed_forward.w_2
+        for weights in (p for i, end in enumerate(ends) if i not in working for p in end.parameters()):
+            weights.data.zero_()
+        given = pre_norm_decoder_layer(layer, y, memory, *masks)
+        shape = getattr(given, "shape", given)
+        assert shape == y.shape, f"(2, 5, 32) is wanted, not {shape}"
+        gap = (given - layer(y, memory, *masks)).abs().max()
+        assert gap < 1e-4, f"look at {what}: the output differs from the package's by up to {gap:.2f}"
+
+
+try:
+    test_pre_norm_decoder_layer(pre_norm_decoder_layer)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def pre_norm_decoder_layer(layer, y, memory, src_mask, tgt_mask):
+def solution(layer, y, memory, src_mask, tgt_mask):
     """Self-attention, cross-attention, feed-forward: (B, T, d_model) -> (B, T, d_model)."""
     norms = [connection.norm for connection in layer.sublayer]
     z = norms[0](y)
@@ -553,20 +591,7 @@ def pre_norm_decoder_layer(layer, y, memory, src_mask, tgt_mask):
     return y + layer.feed_forward(norms[2](y))
 
 
-# %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-theirs = make_model(11, 11, N=1, d_model=32, d_ff=64, h=4, dropout=0.0, norm_first=True).decoder.layers[0]
-for connection in theirs.sublayer:
-    torch.nn.init.normal_(connection.norm.weight)
-inputs = (
-    torch.randn(2, 5, 32),
-    torch.randn(2, 7, 32),
-    torch.ones(2, 1, 7, dtype=torch.bool),
-    subsequent_mask(5),
-)
-difference = (pre_norm_decoder_layer(theirs, *inputs) - theirs(*inputs)).abs().max()
-print(f"largest difference from the package's: {difference:.4f}")
-assert difference < 1e-4
+test_pre_norm_decoder_layer(solution)
 
 # %% [markdown]
 # **Exercise 3 (medium).** Because a sub-layer only adds, you can leave it out of a trained model, and the
@@ -580,14 +605,14 @@ who = ["A man", "Two girls", "A brown dog", "An old lady in a red dress"]
 what = ["runs across the grass.", "plays in the snow.", "is reading a book on a bench."]
 sentences = [f"{a} {b}" for a in who for b in what]
 before = translator.translate(sentences, beam=1)
-for depth, layer in enumerate(model.decoder.layers, start=1):
-    last = {"self-attention": layer.self_attn.linears[3], "cross-attention": layer.src_attn.linears[3]}
-    for name, linear in {**last, "feed-forward": layer.feed_forward.w_2}.items():
+for place, block in enumerate(model.decoder.layers, start=1):
+    last = {"self-attention": block.self_attn.linears[3], "cross-attention": block.src_attn.linears[3]}
+    for sublayer, linear in {**last, "feed-forward": block.feed_forward.w_2}.items():
         kept = {key: value.clone() for key, value in linear.state_dict().items()}
         for value in linear.parameters():
             value.data.zero_()
         same = sum(a == b for a, b in zip(before, translator.translate(sentences, beam=1), strict=True))
         _ = linear.load_state_dict(kept)
-        print(f"layer {depth} without its {name:15} ≈{same} of {len(sentences)} translations unchanged")
+        print(f"layer {place} without its {sublayer:15} ≈{same} of {len(sentences)} translations unchanged")
 # Without some of the sub-layers, few translations change. A smaller model could leave these out (*pruning*).
 assert translator.translate(sentences, beam=1) == before

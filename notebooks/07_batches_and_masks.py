@@ -597,10 +597,10 @@ separate = make_model(10_000, 10_000, N=1, d_model=32, d_ff=64, h=4, dropout=0.0
 states = separate(src, tgt, src_mask, tgt_mask)
 plain = LabelSmoothing(10_000, tokenizer.pad, smoothing=0.0)
 plain(separate.generator(states).flatten(0, 1), tgt_y.flatten()).backward()
-for name, p in separate.named_parameters():
+for table, p in separate.named_parameters():
     if len(p) == 10_000 and p.dim() == 2:
-        print(f"{name:24} gradient at <blank>: ≈{p.grad[tokenizer.pad].norm():.3f}")
-        assert bool(p.grad[tokenizer.pad].any()) == name.startswith("generator")
+        print(f"{table:24} gradient at <blank>: ≈{p.grad[tokenizer.pad].norm():.3f}")
+        assert bool(p.grad[tokenizer.pad].any()) == table.startswith("generator")
 # As an input it gets no gradient, because nobody looks at it. As an output its probability is pushed down at
 # every position. Where the three tables are one, this also changes the input vector of padding, but no real
 # token looks at it.
@@ -619,8 +619,37 @@ def sample_batches(lengths, max_tokens, generator):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_sample_batches(sample_batches):
+    lengths = torch.randint(3, 60, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
+    drawn = [sample_batches(lengths, 1000, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    for batches in drawn:
+        assert isinstance(batches, list), f"a list of batches is wanted, not {batches!r}"
+        assert all(isinstance(batch, list) for batch in batches), f"a batch is a list, not {batches[0]!r}"
+        times = Counter(index for batch in batches for index in batch)
+        wrong = [index for index in range(2000) if times[index] != 1]
+        assert not wrong, f"{len(wrong)} pairs do not occur exactly once; the first is pair {wrong[0]}"
+        widths = [max((lengths[i] for i in batch), default=0) for batch in batches]
+        sizes = [len(batch) * width for batch, width in zip(batches, widths, strict=True)]
+        assert max(sizes) <= 1000, f"a batch has {max(sizes)} positions, padding counted; 1000 are the most"
+        padding, filled = 1 - sum(lengths) / sum(sizes), sum(sizes) / len(sizes)
+        assert padding < 0.05, f"{padding:.1%} of all positions are padding: put equal lengths together"
+        assert filled > 900, f"a batch has {filled:.0f} positions on average: fill it before the next begins"
+        told = "the batches come in the order of their lengths; it must be random"
+        assert widths not in (sorted(widths), sorted(widths, reverse=True)), told
+    told = "two generators give the same batches: draw which pairs of one length come together"
+    assert len({frozenset(map(frozenset, batches)) for batches in drawn}) == 2, told
+
+
+try:
+    test_sample_batches(sample_batches)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def sample_batches(lengths, max_tokens, generator):
+def solution(lengths, max_tokens, generator):
     """Batches of indices, each of at most `max_tokens` positions, padding counted."""
     shuffled = torch.randperm(len(lengths), generator=generator).tolist()  # so that equal lengths mix
     batches = [[]]
@@ -631,20 +660,7 @@ def sample_batches(lengths, max_tokens, generator):
     return [batches[k] for k in torch.randperm(len(batches), generator=generator).tolist()]
 
 
-# %% tags=["exercise-test"]
-some_lengths = torch.randint(3, 60, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
-drawn_twice = [sample_batches(some_lengths, 1000, torch.Generator().manual_seed(s)) for s in (0, 1)]
-for sampled in drawn_twice:
-    widths = [max(some_lengths[i] for i in indices) for indices in sampled]
-    places = sum(len(indices) * width for indices, width in zip(sampled, widths, strict=True))
-    share = 1 - sum(some_lengths) / places
-    print(f"{len(sampled)} batches, {share:.1%} padding, {places / len(sampled):.0f} positions a batch")
-    assert sorted(i for indices in sampled for i in indices) == list(range(2000))
-    assert max(len(indices) * width for indices, width in zip(sampled, widths, strict=True)) <= 1000
-    assert share < 0.05
-    assert places / len(sampled) > 900
-    assert widths not in (sorted(widths), sorted(widths, reverse=True))
-assert set(map(frozenset, drawn_twice[0])) != set(map(frozenset, drawn_twice[1]))
+test_sample_batches(solution)
 
 # %% [markdown]
 # **Exercise 3 (hard).** Language models are often trained with *sequence packing*: several texts share one
@@ -659,32 +675,44 @@ def packed_mask(texts):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_packed_mask(packed_mask):
+    torch.manual_seed(0)
+    x, numbers = torch.randn(1, 9, 4), torch.tensor([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
+    mask = packed_mask(numbers)
+    shape = getattr(mask, "shape", mask)
+    assert shape == (1, 9, 9), f"for one row of 9 tokens, (1, 9, 9) is wanted, not {shape}"
+    assert mask.dtype == torch.bool, f"a mask is bool, True where a token may look, and not {mask.dtype}"
+    empty = (~mask[0].any(dim=-1)).nonzero().flatten().tolist()
+    assert not empty, f"the rows {empty} of the mask are empty: their softmax is NaN"
+
+    def two_layers(x, mask):
+        for _ in range(2):
+            x = (x @ x.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1) @ x
+        return x
+
+    together = two_layers(x, mask)
+    for number in (1, 2, 3):
+        mine = (numbers[0] == number).nonzero().flatten()
+        gap = (together[:, mine] - two_layers(x[:, mine], subsequent_mask(len(mine)))).abs().max()
+        told = f"text {number} differs by {gap:.2f} from the text alone: see rows {mine.tolist()} of the mask"
+        assert gap < 1e-5, told
+
+
+try:
+    test_packed_mask(packed_mask)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def packed_mask(texts):
+def solution(texts):
     """Number of each token's text, (rows, width), 0 for padding -> bool mask (rows, width, width)."""
     same_text = texts.unsqueeze(2) == texts.unsqueeze(1)
     return same_text & subsequent_mask(texts.size(1))  # padding is a text of its own: each row sees itself
 
 
+test_packed_mask(solution)
 # The positions: each text counts from 0, or its vectors would depend on the texts that stand before it.
 # The targets: at the last token of a text, the loss must not ask for the first token of the next one.
-
-
-# %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-x, numbers = torch.randn(1, 9, 4), torch.tensor([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
-
-
-def two_layers(x, mask):
-    for _ in range(2):  # an empty row is NaN here, and in the second layer all rows are
-        x = (x @ x.mT).masked_fill(~mask, -torch.inf).softmax(dim=-1) @ x
-    return x
-
-
-together = two_layers(x, packed_mask(numbers))
-assert together.isfinite().all()
-for number in (1, 2, 3):
-    mine = (numbers[0] == number).nonzero().flatten()
-    alone = two_layers(x[:, mine], subsequent_mask(len(mine)))
-    print(f"text {number}: differs from the text alone by {(together[:, mine] - alone).abs().max():.4f}")
-    assert torch.allclose(together[:, mine], alone, atol=1e-5)

@@ -495,8 +495,8 @@ spoiled = {
     "a for the": [text.replace(" the ", " a ") for text in val.tgt],
     "two words swapped": [" ".join([*reversed(text.split()[:2]), *text.split()[2:]]) for text in val.tgt],
 }
-for name, texts in spoiled.items():
-    print(f"{name:18} costs {100 - bleu(texts, val.tgt).value:4.1f}")
+for how, changed in spoiled.items():
+    print(f"{how:18} costs {100 - bleu(changed, val.tgt).value:4.1f}")
 # A reader would still understand most of them. BLEU compares words, not meanings.
 
 # %% [markdown]
@@ -511,11 +511,33 @@ def encode(word, merges):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_encode(encode):
+    learned = [("n", "n"), ("▁", "r"), ("e", "nn"), ("▁r", "enn"), ("▁renn", "t"), ("e", "n")]
+    for word, pieces in {
+        "": ["▁"],
+        "rennt": ["▁rennt"],
+        "rennen": ["▁renn", "en"],
+        "nnn": ["▁", "nn", "n"],
+        "nnenn": ["▁", "nn", "enn"],
+    }.items():
+        given = encode(word, learned)
+        assert given == pieces, f"encode({word!r}, ...) gives {given}; right is {pieces}"
+    given = encode("ab", [("b", "c"), ("▁a", "b"), ("▁", "a")])
+    assert given == ["▁ab"], f"a pair may be joined again after later ones: ['▁ab'] is right, not {given}"
+
+
+try:
+    test_encode(encode)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
 # %% tags=["solution"]
 from itertools import pairwise
 
 
-def encode(word, merges):
+def solution(word, merges):
     """The pieces of a word, `▁` before it; `merges` is the list of pairs, in the order they were learned."""
     rank = {pair: i for i, pair in enumerate(merges)}
     pieces = list("▁" + word)
@@ -531,16 +553,7 @@ def encode(word, merges):
     return pieces
 
 
-# %% tags=["exercise-test"]
-learned = [("n", "n"), ("▁", "r"), ("e", "nn"), ("▁r", "enn"), ("▁renn", "t"), ("e", "n")]
-for word, pieces in {
-    "rennt": ["▁rennt"],
-    "rennen": ["▁renn", "en"],
-    "nnn": ["▁", "nn", "n"],
-    "": ["▁"],
-}.items():
-    print(word, encode(word, learned))
-    assert encode(word, learned) == pieces
+test_encode(solution)
 
 # %% [markdown]
 # **Exercise 3 (medium).** Explore: does a better search help? Use `paired_bootstrap` to compare greedy
@@ -551,8 +564,11 @@ for word, pieces in {
 
 # %% tags=["solution"]
 beam = ours.translate(val.src[:200], beam=4, alpha=0.6)
-found = paired_bootstrap(beam, said[:200], val.tgt[:200], samples=300)
-gain, widths = found.difference, [s.high - s.low for s in (found.difference, found.a, found.b)]
+beam_or_greedy = paired_bootstrap(beam, said[:200], val.tgt[:200], samples=300)
+gain, widths = (
+    beam_or_greedy.difference,
+    [s.high - s.low for s in (beam_or_greedy.difference, beam_or_greedy.a, beam_or_greedy.b)],
+)
 print(f"the beam gains ≈{gain.value:+.1f} BLEU, 95% interval ≈{gain.low:+.1f} to ≈{gain.high:+.1f}")
 print(f"width ≈{widths[0]:.1f}; for scores on different sentences ≈{math.hypot(*widths[1:]):.1f}")
 assert widths[0] < math.hypot(*widths[1:])

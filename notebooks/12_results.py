@@ -443,22 +443,44 @@ def power(difference, spread, seeds, attempts=20_000):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_power(power):
+    torch.manual_seed(0)
+    for difference, spread, seeds, low, high in (
+        (0.0, 0.6, 5, 0.015, 0.035),  # nothing is there: half of the 5% have this sign
+        (0.3, 0.6, 63, 0.76, 0.84),  # the formula: 15.7 * (0.6 / 0.3) ** 2
+        (0.3, 0.3, 16, 0.76, 0.84),
+        (0.3, 0.6, 3, 0.06, 0.13),
+        (0.3, 0.6, 1, 0.03, 0.08),
+    ):
+        share = power(difference, spread, seeds)
+        assert share is not None, "nothing is returned"
+        assert getattr(share, "shape", ()) == (), f"a share is one number, not {share}"
+        told = (
+            f"difference {difference}, spread {spread}, {seeds} seeds: found in {share:.1%} of the attempts,"
+        )
+        assert low < share < high, f"{told} but {low:.1%} to {high:.1%} is right"
+
+
+try:
+    test_power(power)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def power(difference, spread, seeds, attempts=20_000):
+def solution(difference, spread, seeds, attempts=20_000):
     """The share of attempts in which the difference is found (with the right sign)."""
     first, second = torch.randn(2, attempts, seeds) * spread
     found = (second + difference).mean(dim=1) - first.mean(dim=1)
     return (found > 1.96 * spread * (2 / seeds) ** 0.5).double().mean().item()
 
 
-# %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-for seeds in (1, 3, 16, 63):
-    print(f"0.3 BLEU with a spread of 0.6, {seeds:2} seeds of each: found in ≈{power(0.3, 0.6, seeds):.0%}")
-assert 0.01 < power(0.0, 0.6, 5) < 0.04  # nothing is there: half of the 5% have this sign
-assert 0.76 < power(0.3, 0.6, 63) < 0.84  # the formula: 15.7 * (0.6 / 0.3) ** 2
-assert power(0.3, 0.6, 3) < 0.2
-assert 0.76 < power(0.3, 0.3, 16) < 0.84
+test_power(solution)
+for n in (1, 3, 16, 63):
+    print(f"0.3 BLEU with a spread of 0.6, {n:2} seeds of each: found in ≈{solution(0.3, 0.6, n):.0%}")
+assert solution(0.3, 0.6, 1) < 0.1 < 0.7 < solution(0.3, 0.6, 63) < 0.9
 
 # %% [markdown]
 # **Exercise 3 (hard).** Are two systems different? Write the paired bootstrap for a score that is a quotient
@@ -472,9 +494,36 @@ def paired_interval(a, b, words, draws=1000):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_paired_interval(paired_interval):
+    torch.manual_seed(0)
+    lengths = torch.randint(5, 30, (500,))
+    first = (lengths * torch.rand(500)).round().long()  # some sentences are hard, for both systems
+    second = (first - torch.randint(0, 2, (500,))).clamp(min=0)  # a little worse
+    same = paired_interval(first, first, lengths)
+    assert isinstance(same, tuple | list), f"a pair (low, high) is wanted, not {same!r}"
+    low, high = same
+    assert low == high == 0, f"a system differs from itself by 0, not by {low:.3f} to {high:.3f}: draw once"
+    low, high = paired_interval(first, second, lengths, draws=4000)
+    difference = ((first - second).sum() / lengths.sum()).item()
+    told = f"the difference of the scores is {difference:.4f}, and your interval is {low:.4f} to {high:.4f}"
+    assert low < difference < high, told
+    noise = (first - second - difference * lengths).std() / lengths.double().mean() / 500**0.5
+    width = (high - low) / noise.item()
+    told = f"the middle 95% are about 3.9 standard errors wide, and your interval has {width:.1f}"
+    assert 3.6 < width < 4.25, told
+
+
+try:
+    test_paired_interval(paired_interval)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
 # We would need their translations of the same thousand sentences. Scores and intervals are not enough.
-def paired_interval(a, b, words, draws=1000):
+def solution(a, b, words, draws=1000):
     """Right words a and b (sentences,) of all `words` (sentences,) -> (low, high) of score(a) - score(b)."""
     drawn = torch.randint(len(words), (draws, len(words)))  # each row is a test text
     differences = (a[drawn] - b[drawn]).sum(dim=1) / words[drawn].sum(dim=1)
@@ -482,20 +531,7 @@ def paired_interval(a, b, words, draws=1000):
     return low, high
 
 
-# %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-lengths = torch.randint(5, 30, (500,))
-first = (lengths * torch.rand(500)).round().long()  # some sentences are hard, for both systems
-second = (first - torch.randint(0, 2, (500,))).clamp(min=0)  # a little worse
-nothing = torch.zeros_like(first)
-paired = paired_interval(first, second, lengths)
-alone = [paired_interval(system, nothing, lengths) for system in (first, second)]
-print(f"each alone: {alone[0][0]:.3f} to {alone[0][1]:.3f}, {alone[1][0]:.3f} to {alone[1][1]:.3f}")
-print(f"the difference, paired: {paired[0]:.3f} to {paired[1]:.3f}")
-assert alone[0][0] < alone[1][1]  # the intervals overlap, so they decide nothing
-assert 0 < paired[0] < ((first - second).sum() / lengths.sum()).item() < paired[1]
-assert paired[1] - paired[0] < (alone[0][1] - alone[0][0]) / 4
-assert paired_interval(first, first, lengths) == (0, 0)
+test_paired_interval(solution)
 
 # %% [markdown]
 # ## A project

@@ -579,19 +579,37 @@ def training_hours(weights, tokens, operations_per_second):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_training_hours(training_hours):
+    for right, given in (
+        (1 / 3600, (1e6, 1e6, 6e12)),  # 6 operations for each weight and token, in one second
+        (1.0, (1e9, 3.6e9, 6e15)),
+    ):
+        hours = training_hours(*given)
+        assert hours is not None, "nothing is returned"
+        seconds = f"{right * 3600:g} seconds is right, not {hours * 3600:g}"
+        assert abs(hours / right - 1) < 1e-9, (
+            "{:g} weights, {:g} tokens, {:g} a second: ".format(*given) + seconds
+        )
+
+
+try:
+    test_training_hours(training_hours)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def training_hours(weights, tokens, operations_per_second):
+def solution(weights, tokens, operations_per_second):
     """Hours of training; `tokens` is the number of all tokens that are trained on."""
     return 6 * weights * tokens / operations_per_second / 3600
 
 
-paper = training_hours(63e6, 100_000 * 25_000, 8 * 0.3 * 9.5e12)
-today = training_hours(63e6, 100_000 * 25_000, 0.4 * 989e12)
+test_training_hours(solution)
+paper = solution(63e6, 100_000 * 25_000, 8 * 0.3 * 9.5e12)
+today = solution(63e6, 100_000 * 25_000, 0.4 * 989e12)
 print(f"{paper:.1f} hours on eight P100s (the paper says 12), {today:.1f} on one H100")
-
-# %% tags=["exercise-test"]
-assert abs(training_hours(1e6, 1e6, 6e12) - 1 / 3600) < 1e-12
-assert 11 < training_hours(63e6, 100_000 * 25_000, 8 * 0.3 * 9.5e12) < 12.5
 
 # %% [markdown]
 # **Exercise 2 (medium).** Two GPUs share the keys of one long text, and each has gone through its half with
@@ -605,27 +623,42 @@ def combine(one, other):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_combine(combine):
+    torch.manual_seed(0)
+    scores, values = 200 * torch.randn(8), torch.randn(8, 3)
+    scores[5:] = scores.max() - torch.arange(3)  # some that count beside the largest
+
+    def triple(first, last):
+        part = slice(first, last)
+        exponentials = (scores[part] - scores[part].max()).exp()
+        return scores[part].max(), exponentials.sum(), exponentials @ values[part]
+
+    for cut in (1, 6, 7):
+        combined = combine(triple(0, cut), triple(cut, 8))
+        assert isinstance(combined, tuple | list), f"a triple is wanted, not {combined!r}"
+        names = "largest score", "sum", "weighted values"
+        for what, given, right in zip(names, combined, triple(0, 8), strict=True):
+            told = f"{cut} keys on one GPU, {8 - cut} on the other: the {what} should be {right}, not {given}"
+            assert torch.allclose(given, right, atol=1e-5), told
+
+
+try:
+    test_combine(combine)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def combine(one, other):
+def solution(one, other):
     """Two triples (largest score, sum, weighted values (d_v,)) -> the triple of all their keys."""
     largest = torch.maximum(one[0], other[0])
     shrink, shrink_other = (one[0] - largest).exp(), (other[0] - largest).exp()
     return largest, one[1] * shrink + other[1] * shrink_other, one[2] * shrink + other[2] * shrink_other
 
 
-# %% tags=["exercise-test"]
-_ = torch.manual_seed(0)
-scores, values = 10 * torch.randn(8), torch.randn(8, 3)
-
-
-def triple(part):
-    exponentials = (scores[part] - scores[part].max()).exp()
-    return scores[part].max(), exponentials.sum(), exponentials @ values[part]
-
-
-for cut in (1, 4, 7):
-    _, total, weighted = combine(triple(slice(0, cut)), triple(slice(cut, 8)))
-    torch.testing.assert_close(weighted / total, scores.softmax(dim=0) @ values)
+test_combine(solution)
 
 # %% [markdown]
 # **Exercise 3 (medium).** Explore. In a weight matrix, a single weight is 50 times as large as the others.
@@ -634,12 +667,13 @@ for cut in (1, 4, 7):
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)
-w = torch.randn(256, 256)
-w[0, 0] = 50.0
+plain = torch.randn(256, 256)
+plain[0, 0] = 50.0
 errors = {}
-for name, most in (("one scale", w.abs().max()), ("one for each row", w.abs().amax(dim=1, keepdim=True))):
-    scale = most / 127
-    errors[name] = (((w / scale).round() * scale - w)[1:].norm() / w[1:].norm()).item()  # without that row
-    print(f"{name:17} relative error ≈{errors[name]:.1%}")
+for how, most in (("one scale", plain.abs().max()), ("one for each row", plain.abs().amax(1, keepdim=True))):
+    unit = most / 127
+    off = (plain / unit).round() * unit - plain
+    errors[how] = (off[1:].norm() / plain[1:].norm()).item()  # without that row
+    print(f"{how:17} relative error ≈{errors[how]:.1%}")
 assert errors["one scale"] > 5 * errors["one for each row"]
 # With a single scale, one extreme weight ruins the whole matrix; with a scale for each row, only its own row.

@@ -1349,17 +1349,17 @@ assert report.passed, report
 # **练习 1（易）**。用 `model` 的权重再建一个模型 `blind`，把它的编码器的位置编码 `blind.src_embed[1].pe` 置为零。先预测：它会怎样翻译 “A man looks at a dog.” 和 “A dog looks at a man.”？然后试一试。
 
 # %% tags=["solution"]
-blind = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
-_ = blind.load_state_dict(model.state_dict())
-_ = blind.src_embed[1].pe.zero_()
+unplaced = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
+_ = unplaced.load_state_dict(model.state_dict())
+_ = unplaced.src_embed[1].pe.zero_()
 two = padded(["A man looks at a dog.", "A dog looks at a man."])
-out = greedy(blind, two, None, tokenizer.start, tokenizer.end, 30, never=translator.forbidden)
-for row in out.tolist():
-    print(tokenizer.decode(row[: row.index(tokenizer.end)]))
-assert torch.equal(out[0], out[1])  # the same vectors in another order give the same translation
+said = greedy(unplaced, two, None, tokenizer.start, tokenizer.end, 30, never=translator.forbidden)
+for ids in said.tolist():
+    print(tokenizer.decode(ids[: ids.index(tokenizer.end)]))
+assert torch.equal(said[0], said[1])  # the same vectors in another order give the same translation
 
 # %% [markdown]
-# **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。`check` 会测试你的类。如果有测试没有通过，报告会尽可能指出错在哪里。
+# **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。把代码写在下面的单元里，然后运行再下面的测试：写对了，它打印 `right`；写错了，它会说出哪里不对，并尽可能指出错误的原因。答案折叠在测试的后面。
 
 
 # %% tags=["exercise"]
@@ -1378,8 +1378,27 @@ class MyAttention(nn.Module):
         raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+from annotated import check
+
+
+def test_my_attention(MyAttention):
+    x = torch.zeros(2, 3, 8)
+    output = MyAttention(h=2, d_model=8)(x, x, x)
+    assert torch.is_tensor(output), f"forward must return a tensor, not {output!r}"
+    report = check.multi_head_attention(MyAttention)
+    assert report.passed, report
+
+
+try:
+    test_my_attention(MyAttention)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-class MyAttention(nn.Module):
+class Solution(nn.Module):
     """Query (B, T, d_model), key and value (B, S, d_model), mask (B, 1 or T, S) -> (B, T, d_model)."""
 
     def __init__(self, h, d_model):
@@ -1396,12 +1415,7 @@ class MyAttention(nn.Module):
         return self.linears[3](heads.transpose(1, 2).flatten(2))
 
 
-# %% tags=["exercise-test"]
-from annotated import check
-
-report = check.multi_head_attention(MyAttention)
-assert report.passed, report
-report
+test_my_attention(Solution)
 
 # %% [markdown]
 # **练习 3（中）**。不看前面的代码，写出贪心解码的循环。函数 `next_log_probs(tokens)` 代表模型。它的参数是已经写出的词元的列表，返回值是一个字典，给出每个可能的下一个词元的对数概率。遇到 `end`，或者写满 `max_len` 个词元，就停下来。
@@ -1413,8 +1427,29 @@ def write_greedily(next_log_probs, end, max_len):
     raise NotImplementedError
 
 
+# %% tags=["exercise-test"]
+def test_write_greedily(write_greedily):
+    continuations = {(): ["eine", "die"], ("eine",): ["Katze", "Kuh"], ("eine", "Katze"): ["rennt", "</s>"]}
+
+    def toy(tokens):
+        first, second = continuations.get(tuple(tokens), ["</s>", "rennt"])
+        return {second: math.log(0.4), first: math.log(0.6)}
+
+    for max_len, wanted in (10, ["eine", "Katze", "rennt"]), (2, ["eine", "Katze"]):
+        written = write_greedily(toy, "</s>", max_len)
+        told = f"with max_len={max_len}, the likeliest tokens before the end are {wanted}, not {written}"
+        assert written == wanted, told
+
+
+try:
+    test_write_greedily(write_greedily)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
 # %% tags=["solution"]
-def write_greedily(next_log_probs, end, max_len):
+def solution(next_log_probs, end, max_len):
     """The tokens, a list; `end` is not among them."""
     tokens = []
     while len(tokens) < max_len:
@@ -1426,18 +1461,7 @@ def write_greedily(next_log_probs, end, max_len):
     return tokens
 
 
-# %% tags=["exercise-test"]
-continuations = {(): ["eine", "die"], ("eine",): ["Katze", "Kuh"], ("eine", "Katze"): ["rennt", "</s>"]}
-
-
-def toy(tokens):
-    first, second = continuations.get(tuple(tokens), ["</s>", "rennt"])
-    return {second: math.log(0.4), first: math.log(0.6)}
-
-
-print(write_greedily(toy, "</s>", max_len=10), write_greedily(toy, "</s>", max_len=2))
-assert write_greedily(toy, "</s>", max_len=10) == ["eine", "Katze", "rennt"]
-assert write_greedily(toy, "</s>", max_len=2) == ["eine", "Katze"]
+test_write_greedily(solution)
 
 # %% [markdown]
 # **大练习：搭建整个模型**。合上本页，在一个空文件 `model.py` 里写出 Transformer，名字用你在这里见过的。然后在终端里测试它：

@@ -1,23 +1,33 @@
-"""Exercises: a question, at times a stub to fill in, the folded solution, at times a test.
+"""Exercises: a question, at times a stub to fill in and a test of it, and last the folded solution.
 
 The cells follow each other: markdown that says "Exercise", then code cells tagged `exercise` (the stub),
-`solution` (one or more) and `exercise-test`.
+`exercise-test` and `solution` (one or more). A test is a function of what the stub defines. Its cell runs it
+on that, and the solution's cell runs it on the solution, which has a name of its own: whatever the order,
+a learner's test judges the learner's code.
 """
 
 import ast
 import re
+import symtable
 from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
 from nbformat import NotebookNode
 
-from folds import SOLUTION
+from folds import INSTALL, SOLUTION, fold_of
 
 STUB, TEST = "exercise", "exercise-test"
 TAGS = {STUB, SOLUTION, TEST}
-ORDER = re.compile(rf"({STUB} )?({SOLUTION} )+({TEST} )?")
+ORDER = re.compile(rf"({STUB} {TEST} )?({SOLUTION} )+")
 MARKED = re.compile(r"\*\*Exercise \d+ \((easy|medium|hard)\)")
+# How a test's cell ends.
+JUDGE = """
+try:
+    {call}
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)"""
 
 
 class Exercise(NamedTuple):
@@ -26,8 +36,8 @@ class Exercise(NamedTuple):
     position: int
     question: str
     stub: str
-    solution: str
     test: str
+    solution: str
 
 
 def role(cell: NotebookNode) -> str:
@@ -47,7 +57,7 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
     """The exercises that have a test, so that a reader can tell whether her own code is right."""
     found = []
     for begin, end in groups(notebook):
-        code = dict.fromkeys((STUB, SOLUTION, TEST), "")
+        code = dict.fromkeys((STUB, TEST, SOLUTION), "")
         for cell in notebook.cells[begin:end]:
             code[role(cell)] += cell.source + "\n"
         if code[TEST]:
@@ -61,7 +71,7 @@ def head(notebook: NotebookNode) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and re.search(r"^## ", cell.source, re.MULTILINE):
             above = False
-        elif cell.cell_type == "code" and above:
+        elif cell.cell_type == "code" and above and fold_of(cell) != INSTALL:
             code.append(cell.source)
         elif cell.cell_type == "code" and not role(cell):
             found = nodes(cell.source)
@@ -70,7 +80,7 @@ def head(notebook: NotebookNode) -> str:
 
 
 def check_exercises(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
-    """At least one exercise; its cells in order, right below the question; no later cell needs a solution."""
+    """At least one exercise; its cells in order, right below the question; solutions touch no other cell."""
     if not any(role(cell) == SOLUTION for cell in source.cells):
         yield 0, "no exercise", f'none has a solution: a code cell with tags=["{SOLUTION}"]'
     for begin, end in groups(source):
@@ -81,9 +91,43 @@ def check_exercises(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
         elif TEST in roles and not MARKED.search(question.source):
             yield begin, "unmarked", "an exercise with a test begins **Exercise n (easy|medium|hard).**"
         if not ORDER.fullmatch("".join(f"{name} " for name in roles)):
-            detail = f"first {STUB}, if any, then {SOLUTION}, then {TEST}, if any; not {roles}"
-            yield begin + 1, "order", detail
+            yield begin + 1, "order", f"{STUB} and {TEST}, if any, then {SOLUTION}; not {roles}"
+        elif TEST in roles:
+            stub, test, *solutions = source.cells[begin:end]
+            yield from check_test(begin + 2, test.source, stub.source, "\n".join(s.source for s in solutions))
+    yield from rebound_names(source)
     yield from needed_solutions(source)
+
+
+def check_test(position: int, test: str, stub: str, solution: str) -> Iterator[tuple[int, str, str]]:
+    """A test is a function of what the stub defines; its cell and the solution's run it, each on its own."""
+    name, wanted = tested(test)
+    if not wanted or bound(test) - {"error"} != {name} or not set(wanted) <= bound(stub):
+        detail = "define one function in it, test_..., whose arguments are named as what the stub defines"
+        yield position, "no function", detail
+    elif not test.endswith(ending := JUDGE.format(call=f"{name}({', '.join(wanted)})")):
+        yield position, "no judgement", f"the cell of a test ends with\n{ending}"
+    elif f"{name}(" not in solution:
+        yield position + 1, "untested", f"the solution's cell calls {name} on the solution"
+    for node in nodes(test):
+        if isinstance(node, ast.Assert) and node.msg is None:
+            yield position, "no message", f"say what is wrong: assert {ast.unparse(node.test)}, ..."
+
+
+def tested(test: str) -> tuple[str, list[str]]:
+    """The name of a test, and of what it tests: its arguments."""
+    functions = [node for node in nodes(test) if isinstance(node, ast.FunctionDef)]
+    named = [(each.name, [arg.arg for arg in each.args.args]) for each in functions]
+    return next((each for each in named if each[0].startswith("test_")), ("", []))
+
+
+def rebound_names(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
+    """Names to which both a solution and another cell give a value: which it is would depend on the order."""
+    code = [cell for cell in source.cells if cell.cell_type == "code"]
+    others = {name for cell in code if role(cell) != SOLUTION for name in bound(cell.source)} - {"_"}
+    for position, cell in enumerate(source.cells, start=1):
+        if role(cell) == SOLUTION and (twice := sorted(bound(cell.source) & others)):
+            yield position, "rebinds", f"{', '.join(twice)}: give it another name in the solution"
 
 
 def needed_solutions(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
@@ -98,8 +142,17 @@ def needed_solutions(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
             solved |= stored
             continue
         known |= stored
-        if role(cell) != TEST and (missing := sorted(loaded & solved - known)):
+        if missing := sorted(loaded & solved - known):
             yield position, "needs a solution", f"{', '.join(missing)}: defined in a solution alone"
+
+
+def bound(code: str) -> set[str]:
+    """The names to which code gives a value for the cells that follow; imports left out."""
+    try:
+        symbols = symtable.symtable(code, "cell", "exec").get_symbols()
+    except SyntaxError:
+        return set()
+    return {each.get_name() for each in symbols if each.is_assigned() and not each.is_imported()}
 
 
 def names(code: str) -> tuple[set[str], set[str]]:

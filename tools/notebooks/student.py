@@ -3,14 +3,13 @@
     python tools/notebooks/student.py              into student/
     python tools/notebooks/student.py --out DIR    elsewhere
 
-In the place of a solution stands the exercise's stub, or an empty cell; its test follows, ready to run. A
-notebook in the folder in which a student has written stays as it is, and is named; others are written anew.
+An exercise keeps its stub and its test; one without them gets an empty cell. A notebook in the folder in
+which a student has written stays as it is, and is named; others are written anew.
 """
 
 import argparse
 import hashlib
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,31 +18,23 @@ import nbformat
 from nbformat import NotebookNode
 
 from address import find_repository
-from exercises import STUB, groups, role
+from exercises import groups, role
 from folds import SOLUTION
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
-exercise; where a test follows, it passes when you are done. Until then its cell ends in an error, and those
-below it run all the same. The solutions are in the notebook of the same name under `notebooks/`."""
-STOP = re.compile(r"(raise NotImplementedError)$", re.MULTILINE)
-ON = "raises-exception"  # the tag of a cell whose error does not stop those below
+exercise. Where a test follows, run its cell: it says `right`, or what is wrong. The solutions are in the
+notebook of the same name under `notebooks/`."""
 
 
 def student_edition(notebook: NotebookNode) -> NotebookNode:
-    """Take the solutions out of a notebook, and the outputs of their exercises' other cells."""
+    """Take the solutions out of a notebook."""
     cells, done = [], 0
     for begin, end in groups(notebook):
         cells += notebook.cells[done:begin]
         kept = [cell for cell in notebook.cells[begin:end] if role(cell) != SOLUTION]
-        if not any(role(cell) == STUB for cell in kept):
-            kept.insert(0, nbformat.v4.new_code_cell(id=f"{notebook.cells[begin].id}-empty"))
-        for cell in kept:
-            cell.source = STOP.sub(r'\1("your code here")', cell.source)
-            cell.outputs, cell.execution_count = [], None
-            cell.metadata.tags = [*cell.metadata.get("tags", []), ON]
-        cells += kept
+        cells += kept or [nbformat.v4.new_code_cell(id=f"{notebook.cells[begin].id}-empty")]
         done = end
     about = nbformat.v4.new_markdown_cell(ABOUT, id="student-edition")
     notebook.cells = [*cells[:1], about, *cells[1:], *notebook.cells[done:]]

@@ -1,0 +1,61 @@
+"""Judge one answer to an exercise, in this process: `grade.py` calls it apart, the tests in one of theirs."""
+
+import builtins
+import json
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import torch
+
+from exercises import Exercise, tested
+
+RIGHT, UNWRITTEN = "right", "not yet written"
+
+
+def judge_answer(job: str) -> str:
+    """Judge what a JSON text holds: a notebook's head, the parts of an exercise, an answer."""
+    head, parts, answer = json.loads(job)
+    start: dict[str, object] = {"__name__": "__main__"}
+    exec(head, start)
+    return judge(start, Exercise(*parts), answer)
+
+
+def judge(start: dict[str, object], exercise: Exercise, answer: str) -> str:
+    """Return what an exercise's test says of an answer: RIGHT, UNWRITTEN, or what is wrong.
+
+    The test is the exercise's own, and knows no name that the answer has defined: it gets what the answer has
+    defined under the stub's names. An answer that changes what the test calls is not right.
+    """
+    ours = dict(start)
+    exec(exercise.stub + exercise.test, ours)
+    name, wanted = tested(exercise.test)
+    test, mine, before = ours[name], dict(ours), dict(called(ours))
+    try:
+        exec(answer, mine)
+        test(*(mine[each] for each in wanted))
+    except NotImplementedError as error:
+        return " ".join([UNWRITTEN, *map(str, error.args)])
+    except AssertionError as error:
+        return f"wrong: {error}"
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    after = dict(called(ours))
+    # A new name counts in a class, where it may hide an inherited one, and not in a module, which loads more.
+    known = [place for place in after if place in before or place[0] not in sys.modules]
+    changed = sorted(".".join(place).strip(".") for place in known if after[place] != before.get(place))
+    return f"changes what the test calls: {', '.join(changed)}" if changed else RIGHT
+
+
+def called(names: dict[str, object]) -> Iterator[tuple[tuple[str, str], object]]:
+    """What a test with these names may call, by owner and name: Python's own, PyTorch's, this package's."""
+    package = [module for name, module in sys.modules.items() if name.partition(".")[0] == "annotated"]
+    classes = [each for module in package for each in vars(module).values() if isinstance(each, type)]
+    modules = [each for each in names.values() if isinstance(each, ModuleType)]
+    yield from ((("", name), id(value)) for name, value in names.items())
+    for owner in (builtins, torch.Tensor, *package, *classes, *modules):
+        for name, value in list(vars(owner).items()):
+            if callable(value) or isinstance(value, property):
+                # By name, as PyTorch wraps some of its own anew when it loads more of itself.
+                whose = getattr(value, "__module__", None), getattr(value, "__qualname__", id(value))
+                yield (owner.__name__, name), whose
