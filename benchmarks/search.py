@@ -9,7 +9,6 @@ length with the paper's penalty (paired bootstrap). Nothing is chosen on the tes
 `val`.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from itertools import product
 from statistics import fmean
@@ -18,9 +17,10 @@ from records import Found, Record
 from report import long_parser, parse_long
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
+from workload import text_of
 
 from annotated.metrics import paired_bootstrap
-from annotated.translation.data import ParallelText, load_corpus
+from annotated.translation.data import ParallelText
 from annotated.translation.storage.model_folder import find_model, reads_tokenized, training_settings
 from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator
@@ -44,19 +44,7 @@ def searches(beams: Sequence[int]) -> dict[str, Found]:
 def load(model: str, split: str, short: bool = False) -> tuple[Translator, ParallelText, str]:
     """The model, the text of a split as the model wants it, and how sacreBLEU should cut it."""
     translator, trained = Translator.load(model), training_settings(find_model(model))
-    tokenized = reads_tokenized(trained)
-    if short:
-        text = load_corpus("grammar", trained["pair"])["test"].take(range(6))
-        if tokenized:
-            lines = ([line.lower() for line in side] for side in (text.src, text.tgt))
-            text = dataclasses.replace(text, **dict(zip(("src", "tgt"), lines, strict=True)))
-        return translator, text, "none" if tokenized else "13a"
-    form = "tok" if tokenized else None
-    return (
-        translator,
-        load_corpus(trained["corpus"], trained["pair"], form)[split],
-        "none" if tokenized else "13a",
-    )
+    return translator, text_of(trained, short)[split], "none" if reads_tokenized(trained) else "13a"
 
 
 def compared(found: list[str], base: list[str], text: ParallelText, tokenize: str, what: str) -> Found:

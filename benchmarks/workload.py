@@ -1,5 +1,6 @@
 """What is worked on: models of four sizes, made-up sentences, the built-in corpus, a notebook's code."""
 
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +9,16 @@ import torch
 
 from annotated.batches import Batch
 from annotated.transformer.model import TransformerConfig
-from annotated.translation.data import EncodedPairs, TokenBatches, encode_corpus, load_corpus
+from annotated.translation.cli.flags import recipes
+from annotated.translation.data import (
+    Corpus,
+    EncodedPairs,
+    ParallelText,
+    TokenBatches,
+    encode_corpus,
+    load_corpus,
+)
+from annotated.translation.files import read_toml
 from annotated.translation.tokenizers import END, START, SentencePieceTokenizer
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
@@ -72,6 +82,24 @@ def grammar_task(max_tokens: int, short: bool = False) -> Task:
     train, val, test = (encode_corpus(text, tokenizer, tokenizer) for text in texts)
     held_out = (TokenBatches(pairs, 4096, shuffle=False) for pairs in (val, test))
     return Task(tokenizer, TokenBatches(train, max_tokens), *held_out)
+
+
+def text_of(trained: Mapping[str, Any], short: bool = False) -> Corpus:
+    """The corpus that settings of a training name; or a few lower-cased pairs that come with us."""
+    if not short:
+        return load_corpus(trained["corpus"], trained["pair"], trained.get("form"))
+    grammar = load_corpus("grammar", "en-de")
+    splits = {}
+    for name, count in {"train": 100, "val": 6, "test_2016_flickr": 6, "test_2017_flickr": 6}.items():
+        text = grammar[name.partition("_")[0]].take(range(count))
+        src, tgt = ([line.lower() for line in side] for side in (text.src, text.tgt))
+        splits[name] = ParallelText(src, tgt, text.lines, name)
+    return Corpus("grammar", *trained["pair"].split("-"), splits)
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """The recipe of a shipped model: its settings "train" and "evaluate"."""
+    return read_toml(recipes()[name])
 
 
 def notebook_names(name: str, until: str) -> dict[str, Any]:
