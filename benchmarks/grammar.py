@@ -57,8 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     kept = [*islice(read_lines(FILE), 200 if options.short else None)]
     found = draw(len(kept) + (not options.short))  # one more, if there were one
     if found != kept:
-        same = len(os.path.commonprefix([found, kept]))
-        sys.exit(f"from line {same + 1} on, {FILE} is not what the grammar draws")
+        sys.exit(f"{FILE} is not what the grammar draws")
     print(f"the grammar of commit {COMMIT[:7]} draws the same {len(kept):,} lines")
 
 

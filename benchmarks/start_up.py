@@ -75,7 +75,7 @@ def run(arguments: Sequence[str] | None = None) -> Found:
     options.add_argument("--pairs", type=int, nargs="+", default=SIZES, help="sizes (default %(default)s)")
     options = parse_long(options, arguments)
     results = []
-    for count in [100] if options.short else options.pairs:
+    for count in [300] if options.short else options.pairs:
         with TemporaryDirectory() as folder:
             results.append(size(Path(folder), count, options.short))
         print(results[-1], flush=True)
