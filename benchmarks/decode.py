@@ -49,7 +49,7 @@ def best_of(make: Callable[[int], dict[str, Decode]], rows: Sequence[int], sente
 
 
 def load_case(options: argparse.Namespace) -> tuple[Translator, Sentences]:
-    """The model to decode with, and a thousand sentences as it reads them."""
+    """The model to decode with, and a thousand sentences as it reads them; a toy has twenty."""
     translator = Translator.load("multi30k-en-de", options.device)
     if options.size == "trained":
         text = load_corpus("multi30k", "en-de")["test_2016_flickr"].src
@@ -58,7 +58,7 @@ def load_case(options: argparse.Namespace) -> tuple[Translator, Sentences]:
     torch.manual_seed(0)
     model = make_model(size, size, c.N, c.d_model, c.d_ff, c.h, tied_embeddings="all")
     translator.model = model.to(options.device).eval()
-    return translator, random_pairs(1000, size).src
+    return translator, random_pairs(20 if options.size == "toy" else 1000, size).src
 
 
 def run(arguments: Sequence[str] | None = None) -> dict[str, object]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from report import installed
+from records import installed
 from torch import Tensor
 
 from annotated.extras import require

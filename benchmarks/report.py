@@ -1,20 +1,15 @@
-"""What every script here has: its options, a table on the screen, a record of the run in JSON."""
+"""What the scripts here have in common: options, a table on the screen, a race's record."""
 
 import argparse
-import json
 import os
-import platform
-import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from records import save
 from timing import Comparison, Measured, seconds
 
-PEERS = ("annotated-transformer", "torch", "transformers", "ctranslate2", "x-transformers", "numpy")
+from annotated.recorded import RECORDED
 
 
 def plain_parser(description: str) -> argparse.ArgumentParser:
@@ -23,6 +18,24 @@ def plain_parser(description: str) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=description, formatter_class=raw)
     options.add_argument("--json", type=Path, metavar="FILE", help="also write the record here")
     return options
+
+
+def long_parser(description: str, name: str) -> argparse.ArgumentParser:
+    """The options of a script that goes on with its record, `name`, and has a short form."""
+    options = plain_parser(description)
+    options.set_defaults(json=RECORDED / f"{name}.json")
+    options.add_argument("--short", action="store_true", help="show in seconds that it runs, with toys")
+    options.add_argument("--threads", type=int, default=1, help="default %(default)s")
+    return options
+
+
+def parse_long(options: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse them, and take the threads asked for; a short run leaves the record alone that comes with us."""
+    default, asked = options.get_default("json"), options.parse_args(arguments)
+    torch.set_num_threads(asked.threads)
+    if asked.short and asked.json == default:
+        asked.json = None
+    return asked
 
 
 def parser(description: str, sizes: Sequence[str]) -> argparse.ArgumentParser:
@@ -61,60 +74,12 @@ def write(
     record = {
         "question": question,
         "settings": settings,
-        "machine": machine(),
         **more,
         "candidates": {name: each.summary() for name, each in measured.items()},
         "comparisons": [comparison.summary() for comparison in comparisons],
     }
     save(record, options.json)
     return record
-
-
-def save(record: dict[str, object], path: Path | None) -> None:
-    """Write a record as JSON, if there is where to."""
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def machine() -> dict[str, object]:
-    """What the numbers depend on besides the settings."""
-    cuda = torch.cuda.is_available()
-    return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if cuda else None,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": {name: found for name in PEERS if (found := installed(name))},
-        "commit": commit(),
-        "date": time.strftime("%Y-%m-%d"),
-    }
-
-
-def commit() -> str | None:
-    """The commit that is checked out here; None where this is no checkout, or there is no git."""
-    asked = ["git", "-C", Path(__file__).parent, "rev-parse", "HEAD"]
-    with suppress(OSError):
-        return subprocess.run(asked, capture_output=True, text=True).stdout.strip() or None
-
-
-def processor() -> str:
-    """Its name, and whether it multiplies matrices of bf16 (AMX), where the system tells."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    facts = dict(line.split(":", 1) for line in lines if ":" in line)
-    facts = {name.strip(): value.strip() for name, value in facts.items()}
-    amx = ", AMX" if "amx_bf16" in facts.get("flags", "") else ""
-    return facts.get("model name", platform.processor() or platform.machine()) + amx
-
-
-def installed(name: str) -> str | None:
-    """A package's version, None if it is not there."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype = torch.float32) -> float:

@@ -1,6 +1,6 @@
 """How long until the first update, and how much memory, for a corpus of the paper's size?
 
-    python benchmarks/start_up.py --json annotated/recorded/start_up.json     15 minutes, 6 GB of disk
+    python benchmarks/start_up.py      15 minutes, 6 GB of disk
 
 WMT 2014 English-German has 4.5 million pairs. Here lines of about its length stand in: sentences of the
 built-in corpus, joined until they have some 25 words. Each size trains for one update, from the start of the
@@ -12,11 +12,13 @@ import os
 import random
 import sys
 import time
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from report import machine, plain_parser, save
+from records import Found, save
+from report import long_parser, parse_long
 
 from annotated.translation.data import load_corpus
 
@@ -51,7 +53,7 @@ def measure(command: list[str]) -> dict[str, float]:
     }
 
 
-def run(folder: Path, count: int) -> dict[str, object]:
+def size(folder: Path, count: int, short: bool) -> Found:
     """Measure one size."""
     pairs, val = folder / "pairs.tsv", folder / "val.tsv"
     write_pairs(pairs, count)
@@ -59,24 +61,28 @@ def run(folder: Path, count: int) -> dict[str, object]:
         val.write_text("".join(islice(file, 100)), encoding="utf-8")
     given = ["--src", str(pairs), "--val-src", str(val), "--cache", str(folder / "cache")]
     two = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TRAIN]
-    record: dict[str, object] = {"pairs": count, "megabytes": round(pairs.stat().st_size / 1e6)}
-    for name, command in (("cold", TRAIN), ("warm", TRAIN), ("two processes", two)):
+    record: Found = {"pairs": count, "megabytes": round(pairs.stat().st_size / 1e6)}
+    commands = {"cold": TRAIN, "warm": TRAIN} | ({} if short else {"two processes": two})
+    for name, command in commands.items():
         record[name] = measure([*command, *given, "--out", str(folder / name.replace(" ", "-"))])
     cache = sum(file.stat().st_size for file in (folder / "cache").rglob("*") if file.is_file())
     return record | {"cache megabytes": round(cache / 1e6)}
 
 
-def main() -> None:
-    options = plain_parser(__doc__)
+def run(arguments: Sequence[str] | None = None) -> Found:
+    """Measure each size, and write the record."""
+    options = long_parser(__doc__, "start_up")
     options.add_argument("--pairs", type=int, nargs="+", default=SIZES, help="sizes (default %(default)s)")
-    given = options.parse_args()
+    options = parse_long(options, arguments)
     results = []
-    for count in given.pairs:
+    for count in [300] if options.short else options.pairs:
         with TemporaryDirectory() as folder:
-            results.append(run(Path(folder), count))
+            results.append(size(Path(folder), count, options.short))
         print(results[-1], flush=True)
-    save({"question": "start-up", "machine": machine(), "results": results}, given.json)
+    found = {"question": "start-up", "results": results}
+    save(found, options.json)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run()

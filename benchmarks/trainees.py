@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 
 import torch
-from report import installed
+from records import installed
 from timing import check_equal, leaving_out
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""What the scripts of benchmarks/ measured, a JSON file each, for the notebooks."""
+"""What the scripts of benchmarks/ measured, a JSON file each: what was found, and the runs that found it."""
 
 import json
 from pathlib import Path
@@ -8,5 +8,18 @@ RECORDED = Path(__file__).parent
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """Read a record by its name, such as "variations"."""
+    """Read what a record says, by its name, such as "variations"."""
+    return read(name)["found"]
+
+
+def made(name: str) -> list[dict[str, Any]]:
+    """Read which runs made a record: of each the command, the commit, the date and the machine.
+
+    A run from before these were recorded names its script, and says so.
+    """
+    return read(name)["made"]
+
+
+def read(name: str) -> dict[str, Any]:
+    """Read a record's file."""
     return json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
-"""The benchmarks: each runs, refuses what it cannot tell, and races nothing but the same computation."""
+"""The benchmarks: each runs, makes the record that is read, and races nothing but the same computation."""
 
 import json
+import subprocess
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from interop_models import ENGLISH, GERMAN, subwords, taught
 
+from annotated.recorded import RECORDED, made, recorded
 from annotated.translation.translator import Translator
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -71,12 +73,92 @@ def test_a_wrong_candidate_is_caught_before_the_race(spoil):
 def record_of(name, tmp_path, *arguments):
     """Run a script as its main does; what it wrote."""
     path = tmp_path / f"{name}.json"
-    found = script(name).run([*QUICK, *arguments, "--json", str(path)])
+    found = script(name).run([*arguments, "--json", str(path)])
     record = json.loads(path.read_text())
-    assert record == json.loads(json.dumps(found, default=str))
-    assert record["machine"]["versions"]["torch"] == version("torch")
+    assert record["found"] == json.loads(json.dumps(found, default=str))
+    for run in record["made"]:
+        assert run["command"].startswith("python ")
+        assert {"commit", "date"} <= run.keys()
+        assert run["machine"]["versions"]["torch"] == version("torch")
+    return record["found"]
+
+
+def race_of(name, tmp_path, *arguments):
+    """The record of a race, of two turns each."""
+    record = record_of(name, tmp_path, *QUICK, *arguments)
     assert all(len(each["turns"]) == 2 for each in record["candidates"].values())
     return record
+
+
+def measures(value):
+    """The names under which numbers stand in a record, whoever they are about; its settings left out."""
+    if isinstance(value, dict):
+        apart = [measures(each) for name, each in value.items() if name != "settings"]
+        here = {name for name, each in value.items() if not isinstance(each, dict) and not rows(each)}
+        return here.union(*apart)
+    return set().union(*map(measures, value)) if rows(value) else set()
+
+
+def rows(value):
+    return isinstance(value, list) and any(isinstance(each, dict) for each in value)
+
+
+# The scripts that make a record and are no races; where their runs go, and what a record has besides.
+LONG = {
+    "ablation": "--runs",
+    "compile": None,
+    "continued": "--runs",
+    "en_fr": "--out",
+    "g2p": "--runs",
+    "search": None,
+    "since_2017": None,
+    "smoothing": None,
+    "start_up": None,
+    "variations": None,
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_short_run_makes_what_the_record_has(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")  # compiling takes minutes
+    runs = [LONG[name], str(tmp_path / "runs")] if LONG[name] else []
+    found = record_of(name, tmp_path, "--short", *runs)
+    assert measures(found) == measures(recorded(name))
+
+
+def test_a_record_grows_and_its_settings_stay(tmp_path):
+    records, path = script("records"), tmp_path / "grown.json"
+    for number in range(3):
+        with records.Record(path, {"updates": 7}).change() as found:
+            found.setdefault("runs", []).append(number)
+    record = records.Record(path, {"updates": 7})
+    assert record.found() == {"updates": 7, "runs": [0, 1, 2]}
+    assert len(record.read()["made"]) == 1  # one command, however often it wrote
+    with pytest.raises(ValueError, match="recorded with other settings"):
+        records.Record(path, {"updates": 8})
+    kept = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt), record.change() as found:
+        raise KeyboardInterrupt
+    assert path.read_bytes() == kept
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.json")), ids=lambda path: path.stem)
+def test_a_record_names_what_made_it(path):
+    for run in made(path.stem):
+        [name] = [word for word in run.get("command", run.get("script")).split() if word.endswith(".py")]
+        assert (FOLDER.parent / name).exists()
+        assert run["commit"] == "made before commits were recorded" or {"date", "machine"} <= run.keys()
+    assert f"`{path.stem}`" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_grammar_draws_the_corpus(capsys):
+    grammar = script("grammar")
+    if subprocess.run(
+        ["git", "-C", FOLDER, "cat-file", "-e", grammar.COMMIT], capture_output=True
+    ).returncode:
+        pytest.skip("the history of this clone does not reach back to the grammar")
+    grammar.run(["--short"])
+    assert "draws the same 200 lines" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -91,7 +173,7 @@ def all_told(monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_train(tmp_path, all_told, precision):
-    record = record_of("train", tmp_path, "--tokens", "128", "--precision", precision)
+    record = race_of("train", tmp_path, "--tokens", "128", "--precision", precision)
     assert record["operations"] > 0
     assert len(record["comparisons"]) == len(record["candidates"]) - 1
 
@@ -103,8 +185,31 @@ def test_decode(tmp_path, all_told, monkeypatch):
     translator = Translator(taught(tokenizer), tokenizer, tokenizer)
     case = translator, [translator.encode(sentence) for sentence in (*ENGLISH, "the house")]
     monkeypatch.setattr(script("decode"), "load_case", lambda _: case)
-    record = record_of("decode", tmp_path, "--rows", "2", "4", "--beams", "1", "2")
+    record = race_of("decode", tmp_path, "--rows", "2", "4", "--beams", "1", "2")
     assert len(record["candidates"]) == 6
     assert min(record["agreement"].values()) >= 0.99
     assert set(record["rows"].values()) <= {2, 4}
     assert set(record["threads"].values()) == {"1 x 1"}
+
+
+def test_attention(tmp_path, all_told):
+    record = race_of("attention", tmp_path, "--tokens", "64", "--lengths", "8", "16")
+    assert [each["ours"] for each in record["comparisons"]] == ["readable, 8", "readable, 16"]
+
+
+def test_memory(tmp_path, all_told):
+    record = race_of("memory", tmp_path, "--tokens", "128")
+    assert all(each["median"] > 50 for each in record["candidates"].values())  # PyTorch alone takes more
+
+
+def test_scaling(tmp_path, monkeypatch):
+    monkeypatch.setattr(script("scaling"), "GOAL", 99)  # a toy's times are noise
+    record = race_of("scaling", tmp_path)
+    assert record["exponents"].keys() == {"with the cache", "without"}
+
+
+def test_quantization(tmp_path):
+    if not torch.cpu.get_capabilities().get("avx512_vnni"):
+        pytest.skip("this processor has no VNNI")
+    found = record_of("quantization", tmp_path, "--short", "--minutes", "0.01")
+    assert measures(found) == measures(recorded("quantization"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from annotated.metrics import Score
-from annotated.recorded import RECORDED, recorded
+from annotated.recorded import RECORDED, made, recorded
 from annotated.translation.cli.flags import recipes
 from annotated.translation.evaluation import read_scores
 from annotated.translation.files import read_toml
@@ -105,11 +105,10 @@ def measured_on(records: Iterable[str]) -> str:
     """A line that says on which machine the records were made, or which of them on which."""
     found: dict[str, dict[str, None]] = {}  # the kinds of races of each machine, in order
     for name in records:
-        record = recorded(name)
-        facts = record["machine"]
+        facts = made(name)[-1]["machine"]
         gpu = f", {facts['gpu']}" if facts["gpu"] else ""
         where = f"{facts['cores']} cores, {facts['processor']}{gpu}, torch {facts['versions']['torch']}"
-        found.setdefault(where, {})[KINDS[record["question"]]] = None
+        found.setdefault(where, {})[KINDS[recorded(name)["question"]]] = None
     if len(found) == 1:
         return f"\nMeasured on {next(iter(found))}.\n"
     lines = [f"{' and '.join(kinds)} on {where}" for where, kinds in found.items()]

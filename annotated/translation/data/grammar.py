@@ -1,8 +1,8 @@
 """The built-in corpus: German-English sentence pairs with their word alignments and both trees.
 
-A grammar of 3,000 lines drew the pairs; the repository's history has it (`tools/grammar` at commit b73f2e7).
-A line of the file has four columns: the split (or "-", for none), the German tree, the English tree, and the
-word alignment in the Pharaoh format (`0-0 1-2`). Each sentence has one translation, in either direction.
+A grammar of 3,000 lines drew the pairs; `benchmarks/grammar.py` finds it in the repository's history. A line
+of the file has four columns: the split (or "-", for none), the German tree, the English tree, and the word
+alignment in the Pharaoh format (`0-0 1-2`). Each sentence has one translation, in either direction.
 """
 
 import re
