@@ -7,6 +7,7 @@ from annotated.check import Report, run_file
 from annotated.check.adapt import Code
 from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
 from annotated.check.grade import grade, grades_as_csv, not_graded
+from annotated.check.loading import as_script
 from annotated.check.report import junit, printable
 from annotated.files import check_output
 
@@ -48,7 +49,11 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
     elif text is None:
         print('\nThe model itself keeps its laws. Let it translate: --translate "A dog runs."')
     else:
-        own, theirs, other = translate(Code.load(file, adapter), text)
+        from annotated.translator import load_pretrained
+
+        shipped = load_pretrained("multi30k-en-de", engine="pytorch")
+        with as_script(file):
+            own, theirs, other = translate(Code.load(file, adapter), text, shipped)
         print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")
         print("(as the package's model does)" if own == theirs else f"(the package's model writes: {theirs})")
         if other:

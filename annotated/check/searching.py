@@ -1,0 +1,137 @@
+"""Beam search over a tree of which everything is known, as it should be and as people get it wrong."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+Tokens = tuple[int, ...]
+
+
+@dataclass
+class Tree:
+    """Log-probabilities of every next token after every beginning of up to `depth` tokens."""
+
+    after: dict[Tokens, list[float]]
+    depth: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, model: Callable[[Tensor], Tensor], vocab: int, depth: int, start: int, end: int) -> "Tree":
+        """Read a tree off a model (n, T) -> (n, T, vocab), by causality all beginnings from the longest."""
+        texts = [*itertools.product(range(vocab), repeat=depth - 1)]
+        rows = model(torch.tensor([[start, *text] for text in texts])).tolist()
+        after = {text[:n]: row[n] for text, row in zip(texts, rows, strict=True) for n in range(depth)}
+        return cls(after, depth, start, end)
+
+    def score(self, tokens: Tokens, alpha: float) -> float:
+        """The score of a text that then ends; of one too long, minus infinity."""
+        text = (*tokens, self.end)
+        if len(text) > self.depth:
+            return -math.inf
+        return sum(self.after[text[:n]][t] for n, t in enumerate(text)) / ((5 + len(text)) / 6) ** alpha
+
+    def agreed(self, width: int, alpha: float) -> Tokens | None:
+        """What every right way to search finds, and clearly; None where they differ, or it is no plain text."""
+        ways = [
+            Rules(width, alpha, refill=refill, long=long)
+            for refill in (False, True)
+            for long in (False, True)
+        ]
+        ways += (
+            [Rules(width, alpha, count=count) for count in (0, -1)] + [Rules(width, alpha, plain=True)]
+            if alpha
+            else []
+        )
+        ways += [Rules(width, alpha, patience=True), Rules(width, alpha, forbidden=(0, 1, self.start))]
+        found = {find(self, rules) for rules in ways}
+        shorter = {
+            find(Tree(self.after, depth, self.start, self.end), Rules(width, alpha))
+            for depth in (self.depth - 1, self.depth)
+        }
+        [best, *others] = found | shorter
+        return best if not others and best and not {0, 1, self.start, self.end} & {*best} else None
+
+
+@dataclass
+class Rules:
+    """How a search goes about it. The first lines are questions of taste, the rest are mistakes."""
+
+    width: int
+    alpha: float = 0.0
+    refill: bool = False  # whether others take the places of those that have ended
+    long: bool = False  # whether one that never ended competes, too
+    count: int = 0  # what is added to the length that is counted, the end symbol included
+    plain: bool = False  # whether the length itself is the divisor
+    patience: bool = False  # whether it stops once as many have ended as the beam is wide
+    forbidden: Tokens = ()  # what is never written
+
+    summed: Callable[[float, float], float] = field(default=lambda score, p: score + p)
+    divide: Callable[[float, float], float] = field(default=lambda score, penalty: score / penalty)
+    at_each_step: bool = False  # the penalty is applied in the beam, too
+    first_ended: bool = False
+    keeps_parents: bool = True
+    keeps_ended: bool = False  # whether ended ones are continued
+    worst: bool = False
+
+
+def find(tree: Tree, rules: Rules) -> Tokens:
+    """Search a tree."""
+    live: list[tuple[float, Tokens]] = [(0.0, ())]
+    ended: list[tuple[float, Tokens]] = []
+
+    def ranked(score: float, tokens: Tokens) -> float:
+        length = max(1, len(tokens) + rules.count)
+        penalty = (length if rules.plain else (5 + length) / 6) ** rules.alpha
+        return rules.divide(score, penalty)
+
+    for _ in range(tree.depth):
+        options = [
+            (rules.summed(score, p), (*tokens, t))
+            for score, tokens in live
+            for t, p in enumerate(tree.after[tokens])
+            if t not in rules.forbidden
+        ]
+        key = (lambda o: ranked(*o)) if rules.at_each_step else (lambda o: o[0])
+        options.sort(key=key, reverse=not rules.worst)
+        stops = [o for o in options[: rules.width] if o[1][-1] == tree.end]
+        goes = [o for o in options if o[1][-1] != tree.end]
+        if rules.keeps_ended:
+            goes = options
+        kept = (
+            goes[: rules.width]
+            if rules.refill or rules.keeps_ended
+            else [o for o in options[: rules.width] if o not in stops]
+        )
+        if not rules.keeps_parents and len(kept) == len(live):
+            kept = [(o[0], (*live[i][1], o[1][-1])) for i, o in enumerate(kept)]
+        ended += [(ranked(*o), o[1][:-1]) for o in stops]
+        live = kept
+        if not live or (rules.first_ended and ended) or (rules.patience and len(ended) >= rules.width):
+            break
+    if rules.long or not ended:
+        ended += [(ranked(*o), o[1]) for o in live]
+    best = min(ended) if rules.worst else max(ended)
+    return best[1][: best[1].index(tree.end)] if tree.end in best[1] else best[1]
+
+
+# Mistakes, by what they do to the rules of a beam of some width and alpha.
+WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
+    "greedy": lambda k, a: Rules(1, a),
+    "sums": lambda k, a: Rules(k, a, summed=lambda score, p: p),
+    "products": lambda k, a: Rules(k, a, summed=lambda score, p: score * p if score else p),
+    "probabilities": lambda k, a: Rules(k, a, summed=lambda score, p: score + math.exp(p)),
+    "worst": lambda k, a: Rules(k, a, worst=True),
+    "mean": lambda k, a: Rules(k, 1.0, plain=True),
+    "first": lambda k, a: Rules(k, a, first_ended=True),
+    "parents": lambda k, a: Rules(k, a, keeps_parents=False),
+    "ended": lambda k, a: Rules(k, a, keeps_ended=True),
+    "multiplied": lambda k, a: Rules(k, a, divide=lambda score, penalty: score * penalty),
+    "each step": lambda k, a: Rules(k, a, at_each_step=True),
+    "no alpha": lambda k, a: Rules(k, 0.0),
+    "no end": lambda k, a: Rules(k, a, long=True, refill=True),
+}
