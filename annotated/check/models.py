@@ -1,7 +1,7 @@
 """A model of anyone's code, called with tokens; and one to search with, where the code has none."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -21,6 +21,7 @@ class Model:
     module: nn.Module
     vocab: int  # of the target
     pad: int
+    first: list[Tensor] = field(default_factory=list)  # its first weights, where they are drawn again
 
     @classmethod
     def of(cls, code: Code, shake: float = 0.2, **sizes: Any) -> "Model":

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -35,26 +35,13 @@ class Tree:
             return -math.inf
         return sum(self.after[text[:n]][t] for n, t in enumerate(text)) / ((5 + len(text)) / 6) ** alpha
 
-    def agreed(self, width: int, alpha: float) -> Tokens | None:
-        """What every right way to search finds, and clearly; None where they differ, or it is no plain text."""
-        ways = [
-            Rules(width, alpha, refill=refill, long=long)
-            for refill in (False, True)
-            for long in (False, True)
-        ]
-        ways += (
-            [Rules(width, alpha, count=count) for count in (0, -1)] + [Rules(width, alpha, plain=True)]
-            if alpha
-            else []
-        )
-        ways += [Rules(width, alpha, patience=True), Rules(width, alpha, forbidden=(0, 1, self.start))]
-        found = {find(self, rules) for rules in ways}
-        shorter = {
-            find(Tree(self.after, depth, self.start, self.end), Rules(width, alpha))
-            for depth in (self.depth - 1, self.depth)
+    def right(self, width: int, alpha: float) -> set[Tokens]:
+        """Return what right searches find, whose rules are a matter of taste; max_len may count the start."""
+        taste = [{}, {"refill": True}, {"long": True}, {"patience": True}, {"forbidden": (0, 1, self.start)}]
+        taste += [{"count": -1}, {"plain": True}] if alpha else []
+        return {
+            find(replace(self, depth=self.depth - n), Rules(width, alpha, **x)) for x in taste for n in (0, 1)
         }
-        [best, *others] = found | shorter
-        return best if not others and best and not {0, 1, self.start, self.end} & {*best} else None
 
 
 @dataclass
@@ -96,8 +83,9 @@ def find(tree: Tree, rules: Rules) -> Tokens:
             for t, p in enumerate(tree.after[tokens])
             if t not in rules.forbidden
         ]
-        key = (lambda o: ranked(*o)) if rules.at_each_step else (lambda o: o[0])
-        options.sort(key=key, reverse=not rules.worst)
+        if rules.at_each_step:
+            options = [(ranked(*option), option[1]) for option in options]
+        options.sort(reverse=not rules.worst)
         stops = [o for o in options[: rules.width] if o[1][-1] == tree.end]
         goes = [o for o in options if o[1][-1] != tree.end]
         if rules.keeps_ended:

@@ -2,7 +2,7 @@
 
 from annotated.check.adapt import PARTS
 from annotated.check.law import LAWS as LAWS
-from annotated.check.laws import attention, parts, model, layers, learning, training, search, bleu  # noqa: F401, I001
+from annotated.check.laws import attention, bleu, layers, learning, model, parts, search, training  # noqa: F401
 
 LAWS.sort(
     key=lambda law: (law.name == "attention: empty rows", [*PARTS].index(law.part))

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 import torch
 
-
 from annotated.check.adapt import Code, Missing, takes
 from annotated.check.comparing import Failure, close, expect
 from annotated.check.law import law

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotated.check.adapt import Code
-from annotated.check.comparing import close, expect
+from annotated.check.comparing import expect
 from annotated.check.law import law
 from annotated.check.laws.model import MODEL, SRC, TGT, WRONG
 from annotated.check.laws.parts import check_kept

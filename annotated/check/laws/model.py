@@ -1,10 +1,9 @@
 """Laws of a whole model: what it may see, what it must see, and its sizes (lesson 06)."""
 
-import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.check.adapt import Code, Missing, takes, takes_all

@@ -2,8 +2,6 @@
 
 import math
 
-import torch
-
 from annotated.check.comparing import Predicates, close, softmax
 
 MISTAKES: Predicates = {

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from annotated.check.comparing import Predicates, close, softmax
+from annotated.check.comparing import Predicates
 
 MISTAKES: Predicates = {
     "model: no peeking": {
