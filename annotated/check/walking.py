@@ -179,6 +179,9 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
             "its query, key and value are not one tensor: self_attn(y, y, y), all normalized in pre-norm"
         )
         raise Failure(f"{where}: query, key and value are not the same", mistake=mistake)
+    if order == "pre-norm" and any(close(x, stream) for x in inputs):
+        mistake = "in pre-norm each sub-layer reads the sum normalized: x + f(norm(x))"
+        raise Failure(f"{where}: it reads the sum itself, not normalized", mistake=mistake)
     known = {"what the layer was given": [layer.x]} if step else {}
     if step:
         known["what the sub-layer before it gave, without residual connection"] = layer.sublayers[

@@ -16,15 +16,22 @@ def check(args: Namespace) -> int:
     """Check files, or grade a folder; 1 where a law is broken or not written yet."""
     if bool(args.files) == (args.grade is not None):
         raise ValueError("name a file to check, or a folder with --grade")
+    if (args.grade is None) != (args.require is None):
+        raise ValueError("--grade and --require go together: name the parts that the submissions must have")
     found = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
     others = [*args.files, *found, args.adapter]
     for output in (args.json, args.junit, args.csv):
         check_output(output, others)
         others.append(output)
-    reports = grade(args.grade, args.timeout, args.adapter) if args.grade is not None else []
+    reports = (
+        grade(args.grade, args.require.split(","), args.timeout, args.adapter)
+        if args.grade is not None
+        else []
+    )
     for report in reports:
         mistake = report.first_mistake()
-        print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
+        result = "passed" if report.passed else "FAILED"
+        print(f"{report.name:20}  {result}: {report.summary()}{'; first ' + mistake if mistake else ''}")
     if left_out := {str(path) for file in found if (path := not_graded(args.grade, file))}:
         print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
     for file in args.files:

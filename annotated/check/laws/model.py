@@ -43,6 +43,13 @@ def probabilities(code: Code) -> str | None:
 def eval_is_deterministic(code: Code) -> str:
     """In evaluation mode two passes agree; in training mode dropout makes them differ."""
     model = Model.of(code, dropout=0.5)
+    known = {*model.module.modules()}
+    one, other = (trace(lambda: model(SRC, TGT))[1] for _ in range(2))
+    lost = {type(c.module).__name__ for c in one if c.module not in known}
+    kept = {c.module for c in one} & {c.module for c in other}
+    anew = {type(c.module).__name__ for c in one if c.module not in kept}
+    expect(not anew, f"{', '.join(sorted(anew))} is made anew in each pass")
+    expect(not lost, f"{', '.join(sorted(lost))} is not among the model's parameters")
     seen = "the same input gives two outputs in evaluation mode"
     expect(close(model(SRC, TGT), model(SRC, TGT)), seen)
     if not takes(code["make_model"], "drop"):
@@ -124,6 +131,8 @@ def first_mixing(code: Code, calls: list, others: list, t: int) -> str:
 def both_ways(code: Code) -> None:
     """A word of the source sees all others; a target's position sees all before it, and the whole source."""
     model = Model.of(code, N=1)
+    for table in model.tables():  # small scores, so that no weight is 0
+        table.mul_(0.2 / table.std())
     S, T = SRC.size(1), TGT.size(1)
     if hasattr(model.module, "encode"):
         changed = SRC.repeat(S, 1).masked_fill(torch.eye(S).bool(), 20)

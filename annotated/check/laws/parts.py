@@ -67,7 +67,7 @@ def layer_norm(code: Code) -> None:
     out = first(call(module, x=x))
     expect_shape(out, *x.shape)
     if not any(close(out, wanted, 1e-3) for wanted in normalized(x)):
-        compare(out, normalized(x)[0], "vectors are not normalized", x=x)
+        compare(out, normalized(x)[0], "vectors are not normalized", x=x, normal=normalized(x)[0])
     vectors = [p for p in module.parameters() if p.shape == (64,)]
     for p in vectors:
         p.mul_(2).add_(1)  # a gain of 3, a bias of 1
@@ -189,6 +189,8 @@ def sublayer_equation(code: Code) -> str:
     module, x = code.build("sublayer_connection", d_model=16, dropout=0.0), torch.randn(2, 5, 16) * 3 + 1
     matrix = torch.randn(16, 16)
     got = wrap(module, x, lambda y: y @ matrix)
+    again = wrap(module, x, lambda y: y @ matrix)
+    expect(close(got, again), "the same input gives two outputs in evaluation mode")
     if any(close(got, y, 1e-3) for y in normalized(x + x @ matrix)):
         return "post-norm, as in the paper"
     if any(close(got, x + y @ matrix, 1e-3) for y in normalized(x)):

@@ -167,6 +167,7 @@ MISTAKES: Predicates = {
         "gain and bias are not used: gain * normalized + bias": lambda f: f.out,
         "the gain is not used: gain * normalized + bias": lambda f: f.out + 1,
         "the bias is not used: gain * normalized + bias": lambda f: f.out * 3,
+        "the gain does not start at 1": lambda f: close(*(f.got / f.normal)[0, :2], 1e-2),
         "mean and deviation run over the positions (dim=1): they must run over the features, dim=-1": lambda f: (
             (f.x - f.x.mean(1, keepdim=True)) / f.x.std(1, keepdim=True)
         ),
@@ -248,6 +249,9 @@ MISTAKES: Predicates = {
         "the angle is in turns: 2 pi does not belong there": lambda f: f.table(unit=2 * math.pi),
         "the encodings are added twice": lambda f: 2 * f.table(),
         "positions are not added": lambda f: 0 * f.table(),
+        "the encodings are scaled: they are added as they are": lambda f: (
+            f.table() * (f.got[1, 0] / f.table()[1, 0])
+        ),
     },
     "residual and norm": {
         "the residual connection is missing: x must be added": lambda f: f.norm(f.f(f.x)),

@@ -78,4 +78,5 @@ SEEN = {
     "not the sum of -q log p": "return -(q * log_probs).sum()",
     "a mean over tokens, not their sum": "return the sum: the training loop divides by the number of tokens",
     "counts as 1": "step = max(step, 1)",
+    "the beam finds something else": "are the scores log-probabilities (log_softmax), added up, and do all hypotheses compete by their sums?",
 }
