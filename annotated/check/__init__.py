@@ -62,8 +62,8 @@ def hold(code: Code, seconds: float = 20) -> tuple[Finding, ...]:
 def run_file(path: Path, adapter: Path | None = None, seconds: float = 20, strict: bool = False) -> Report:
     """Hold a file to every law. One that cannot be executed has one finding: why.
 
-    The adapter is a file that defines names and conventions; in it, `mine` is the module under test. If strict,
-    the adapter alone says which laws do not apply.
+    The adapter is a file that defines names and conventions; in it, `mine` is the module under test. If
+    strict, the adapter alone says which laws do not apply.
     """
     with as_script(path), as_script(adapter or path):
         try:

@@ -55,7 +55,7 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
 def match(
     parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return which of `values` each parameter takes, and the required parameters of which that is not known."""
+    """Return which of `values` each parameter takes, and the required parameters where that is not known."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     named = [p for p in parameters if p.kind not in variadic]
     keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in named}
@@ -98,7 +98,7 @@ def takes_all(function: Any, *keys: str) -> bool:
 
 
 def first(result: Any, strict: bool = True) -> Any:
-    """Return the tensor of a result: itself, the first of several, or the one in a dictionary or an object."""
+    """Return the tensor of a result: itself, the first of several, or that in a dictionary or an object."""
     if isinstance(result, tuple | list) and result:
         return first(result[0], strict)
     fields = result if isinstance(result, Mapping) else getattr(result, "__dict__", {})

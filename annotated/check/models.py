@@ -66,7 +66,7 @@ class Model:
         return self.code.flip(first(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
 
     def states(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Any:
-        """Return what `decode`, or the whole model, gives for tokens (B, S) and (B, T), as the code has it."""
+        """Return what `decode`, or the whole model, gives for tokens (B, S) and (B, T)."""
         module, flip, masks = cast(Any, self.module), self.code.flip, self.masks(src, tgt)
         target = {"tgt": flip(tgt), "tgt_mask": masks["tgt_mask"]}
         if hasattr(module, "encode") and hasattr(module, "decode"):
@@ -129,7 +129,7 @@ class StandIn(nn.Module):
 
 
 def searchable(code: Code) -> Code:
-    """Return code that has a model: its own, or a stand-in. Raises Missing if its masks are not the classic's."""
+    """Return code that has a model: its own, or a stand-in. Raises Missing if its masks are its own."""
     if "make_model" in code:
         return code
     if code.true_hides or not code.batch_first or code.mask_dims != 3:

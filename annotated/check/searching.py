@@ -86,17 +86,13 @@ def find(tree: Tree, rules: Rules) -> Tokens:
         if rules.at_each_step:
             options = [(ranked(*option), option[1]) for option in options]
         options.sort(reverse=not rules.worst)
-        stops = [o for o in options[: rules.width] if o[1][-1] == tree.end]
-        goes = [o for o in options if o[1][-1] != tree.end]
-        if rules.keeps_ended:
-            goes = options
-        kept = (
-            goes[: rules.width]
-            if rules.refill or rules.keeps_ended
-            else [o for o in options[: rules.width] if o not in stops]
-        )
-        if not rules.keeps_parents and len(kept) == len(live):
-            kept = [(o[0], (*live[i][1], o[1][-1])) for i, o in enumerate(kept)]
+        best = options[: rules.width]
+        if not rules.keeps_parents and len(best) == len(live):
+            best = [(score, (*live[i][1], text[-1])) for i, (score, text) in enumerate(best)]
+        stops = [o for o in best if o[1][-1] == tree.end]
+        if rules.refill:
+            best = [o for o in options if o[1][-1] != tree.end][: rules.width]
+        kept = best if rules.keeps_ended else [o for o in best if o not in stops]
         ended += [(ranked(*o), o[1][:-1]) for o in stops]
         live = kept
         if not live or (rules.first_ended and ended) or (rules.patience and len(ended) >= rules.width):

@@ -1,4 +1,4 @@
-"""Walk through the layers of anyone's model: what each sub-layer read, what it gave, and what became of that."""
+"""Walk through the layers of anyone's model: what each sub-layer read and gave, and what became of it."""
 
 import itertools
 from dataclasses import dataclass
@@ -66,7 +66,10 @@ class Walk:
             once = [c for layer in layers for c in layer if any(w in c for w in self.trace.weights)]
             if len(layers) == SIZES["N"] and len(once) == len(layers) == sum(map(len, layers)):
                 found.append(sorted(once, key=lambda c: c.begin))
-        return sorted(found, key=lambda stack: stack[0].begin)
+        outermost = [
+            stack for stack in found if not any(stack[0] in layer for other in found for layer in other)
+        ]
+        return sorted(outermost, key=lambda stack: stack[0].begin)
 
     def read(self, name: str, calls: list[Call], length: int) -> list[Layer]:
         layers = []
@@ -153,7 +156,7 @@ def follow(layer: Layer, calls: Calls) -> str:
     for order in ("post-norm", "pre-norm"):
         stream = layer.x
         try:
-            for step, sub in enumerate(layer.sublayers):
+            for step in range(len(layer.sublayers)):
                 check_reading(order, layer, step, stream, calls)
                 stream = next_stream(order, layer, step, stream, calls)
             return order
@@ -196,7 +199,7 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
 
 
 def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Calls) -> Tensor:
-    """Return the sum, or in post-norm the sum normalized, that must go on. Raises Failure where it does not."""
+    """Return the sum, in post-norm normalized, that must go on. Raises Failure where it does not."""
     sub, rest = layer.sublayers[step], layer.sublayers[step + 1 :]
     following = (
         [x for x in [*rest[0].inputs, rest[0].reads] if x.shape == stream.shape] if rest else [layer.out]

@@ -248,7 +248,7 @@ def check(command: ArgumentParser) -> None:
     add("--translate", metavar="TEXT", help="English sentence, for a model that keeps all laws; trained "
         "weights are loaded into it")  # fmt: skip
     add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
-    add("--require", metavar="PARTS", help="parts that each submission must have, such as attention,rate; or all")
+    add("--require", metavar="PARTS", help="parts that each submission must have: attention,rate; or all")
     add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
     add("--verbose", action="store_true", help="list the laws that do not apply, too")
     add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON: an object for one "

@@ -212,7 +212,7 @@ def subsequent_mask(code: Code) -> str | None:
 
 @law("02_attention", "attention", "attention: empty rows", "attention: ")
 def empty_rows(code: Code) -> str:
-    """A query that may see nothing gets numbers, forward and backward: this is a remark, and breaks no law."""
+    """A query that may see nothing gets numbers, forward and backward: where not, it is only remarked."""
     q, k, v = (torch.randn(1, 1, 2, 4, requires_grad=True) for _ in range(3))
     with torch.enable_grad():
         out = first(code.attention(q, k, v, torch.tensor([[True, True], [False, False]])))

@@ -24,7 +24,9 @@ def counts(texts: list[str], references: list[str], clip: bool = True) -> Tensor
     found = torch.zeros(2, 4)
     for text, reference in zip(texts, references, strict=True):
         for n in range(4):
-            grams, known = (Counter(zip(*(x.split()[i:] for i in range(n + 1)))) for x in (text, reference))
+            grams, known = (
+                Counter(zip(*(x.split()[i:] for i in range(n + 1)), strict=False)) for x in (text, reference)
+            )
             found[0, n] += sum(
                 min(count, known[g]) if clip else count * (g in known) for g, count in grams.items()
             )

@@ -26,10 +26,10 @@ def walk(code: Code) -> Walk:
 
 @law(*MODEL, "model: residuals and norms", *WRONG, "residual and norm", "layer norm", "model: own weights")
 def residuals_and_norms(code: Code) -> str:
-    """Each sub-layer reads the sum before it, adds to it, and a norm stands after the sum, or before the sub-layer.
+    """Each sub-layer reads the sum before it and adds to it, with a norm after the sum or before it.
 
-    The encoder has self-attention, then the network; the decoder attention to the memory in between. What leaves
-    a stack is normalized.
+    The encoder has self-attention, then the network; the decoder attention to the memory in between. What
+    leaves a stack is normalized.
     """
     passed = walk(code)
     calls, orders = passed.trace.calls, set[str]()
@@ -103,7 +103,7 @@ def networks(code: Code) -> str:
     "model: residuals and norms",
 )
 def places_of_dropout(code: Code) -> str:
-    """Dropout acts on each sub-layer's output, before it is added, and on the sum of embeddings and positions."""
+    """Dropout acts on each sub-layer's output before it is added, and on embeddings plus positions."""
     if not takes(code["make_model"], "drop"):
         raise Missing("the model takes no dropout")
     passed = walk(code)

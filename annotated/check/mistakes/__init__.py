@@ -8,6 +8,7 @@ from annotated.check.mistakes import parts, wholes
 from annotated.check.mistakes.seen import SEEN
 
 MISTAKES = parts.MISTAKES | wholes.MISTAKES
+MISTAKES["model: networks"] = MISTAKES["feed-forward: equation 2"]
 
 
 def explain(law: str, seen: str, /, **facts: Any) -> str:

@@ -205,13 +205,11 @@ MISTAKES: Predicates = {
         # made: the mistakes of `searching` that find just this
         "it is greedy: all hypotheses of a step must compete by their sums": lambda f: "greedy" in f.made,
         "alpha changes nothing: ended hypotheses compete by their score over ((5 + length) / 6) ** alpha": lambda f: (
-            f.alpha > 0 and "no alpha" in f.made
+            "no alpha" in f.made
         ),
-        "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": lambda f: (
-            f.alpha > 0 and "multiplied" in f.made
-        ),
+        "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": lambda f: "multiplied" in f.made,
         "the penalty is applied at each step, too: it is for hypotheses that have ended": lambda f: (
-            f.alpha > 0 and "each step" in f.made
+            "each step" in f.made
         ),
         "scores are divided by the length although alpha is 0": lambda f: "mean" in f.made,
         "only the last token counts: add its log-probability to the hypothesis's score": lambda f: (
