@@ -44,6 +44,9 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     if parameters is None:  # C code, which does not tell its parameters
         return function(*(x for x in values.values() if x is not None))
     used, unknown = match(parameters, values)
+    left = [key for key, x in values.items() if key not in used.values() and x is not None]
+    if len(unknown) == len(left) == 1 and unknown[0][0] != "*":
+        used[unknown.pop()] = left[0]
     if unknown:
         what = getattr(function, "__name__", type(function).__name__)
         raise Missing(f"what is `{', '.join(unknown)}` of `{what}`? Say how to call it in an adapter")
@@ -66,10 +69,7 @@ def match(
         if found:
             used[name] = [*exact, *(key for key in found if key not in sure), *found][0]
     unknown = [p.name for p in named if p.name not in used and (p.default is p.empty or not sure)]
-    left = [key for key, x in values.items() if key not in used.values() and x is not None]
-    if len(unknown) == len(left) == 1:
-        used[unknown.pop()] = left[0]
-    if not named and left:  # such as *args
+    if not named and values:  # such as *args
         unknown += [f"*{p.name}" for p in parameters]
     return used, unknown
 

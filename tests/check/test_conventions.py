@@ -64,6 +64,19 @@ def test_one_value_and_one_unknown_parameter_belong_together() -> None:
     assert call(lambda q, /, k: (q, k), query=1, key=2) == (1, 2)
 
 
+def test_a_network_that_is_told_no_width_has_its_own() -> None:
+    class FeedForward(torch.nn.Sequential):
+        def __init__(self, d_model, dropout):
+            layers = (
+                torch.nn.Linear(d_model, 4 * d_model),
+                torch.nn.ReLU(),
+                torch.nn.Linear(4 * d_model, d_model),
+            )
+            super().__init__(*layers, torch.nn.Dropout(dropout))
+
+    assert check.feed_forward(FeedForward).passed
+
+
 def test_embeddings_of_gpt_have_no_factor() -> None:
     class TokenEmbedding(torch.nn.Module):
         def __init__(self, vocab_size, d_model):
