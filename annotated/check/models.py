@@ -26,7 +26,7 @@ class Model:
     @classmethod
     def of(cls, code: Code, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
-        sizes = SIZES | {"dropout": 0.0, "pad": code.pad, "device": "cpu"} | sizes
+        sizes = {**SIZES, "dropout": 0.0, "pad": code.pad, "device": "cpu", **sizes}
         if not takes_all(code["make_model"], "src_vocab", "tgt_vocab"):
             vocabulary = "tgt_vocab" if takes_all(code["make_model"], "tgt_vocab") else "src_vocab"
             sizes["tgt_vocab"] = sizes["src_vocab"] = sizes[vocabulary]
@@ -38,7 +38,7 @@ class Model:
         ):
             raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")
         perturb(module, shake)
-        return cls(code, module, sizes["tgt_vocab"], sizes["pad"])
+        return cls(code, module, int(sizes["tgt_vocab"]), int(sizes["pad"]))
 
     def train(self) -> "Model":
         self.module.train()
@@ -99,6 +99,8 @@ class Model:
 
 class StandIn(nn.Module):
     """PyTorch's Transformer under the classic's names, for a search that comes without a model."""
+
+    positions: Tensor
 
     def __init__(self, src_vocab: int, tgt_vocab: int, N: int, d_model: int, d_ff: int, h: int):
         super().__init__()

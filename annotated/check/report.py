@@ -83,7 +83,10 @@ class Report:
         for f in self.of("todo"):
             todo.setdefault(f.traceback.rstrip(), []).append(f.law)
         for raised, laws in todo.items():
-            lines += textwrap.wrap(f"· not written yet: {', '.join(laws)}", 100, subsequent_indent="    ")
+            subjects = dict.fromkeys(law.partition(":")[0].replace(" ", "\u00a0") for law in laws)
+            told = f"· not written yet: {len(laws)} laws, of {', '.join(subjects)}"
+            wrapped = textwrap.wrap(told, 100, subsequent_indent="    ", break_on_hyphens=False)
+            lines += [line.replace("\u00a0", " ") for line in wrapped]
             if raised:
                 lines.append(textwrap.indent(f"What is written raises an error:\n{raised}", "    "))
         seen: dict[str, str] = {}

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ class Tree:
 
     def right(self, width: int, alpha: float) -> set[Tokens]:
         """Return what right searches find, whose rules are a matter of taste; max_len may count the start."""
-        taste = [{}, {"refill": True}, {"long": True}, {"patience": True}, {"forbidden": (0, 1, self.start)}]
+        taste: list[dict[str, Any]] = [{}, {"refill": True}, {"long": True}, {"patience": True}]
+        taste += [{"forbidden": (0, 1, self.start)}]
         taste += [{"count": -1}, {"plain": True}] if alpha else []
         return {
             find(replace(self, depth=self.depth - n), Rules(width, alpha, **x)) for x in taste for n in (0, 1)
@@ -99,8 +101,8 @@ def find(tree: Tree, rules: Rules) -> Tokens:
             break
     if rules.long or not ended:
         ended += [(ranked(*o), o[1]) for o in live]
-    best = min(ended) if rules.worst else max(ended)
-    return best[1][: best[1].index(tree.end)] if tree.end in best[1] else best[1]
+    _, text = min(ended) if rules.worst else max(ended)
+    return text[: text.index(tree.end)] if tree.end in text else text
 
 
 # Mistakes, by what they do to the rules of a beam of some width and alpha.

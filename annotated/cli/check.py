@@ -5,7 +5,14 @@ from pathlib import Path
 
 from annotated.check import Report, run_file
 from annotated.check.adapt import Code
-from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
+from annotated.check.build import (
+    first_open_stub,
+    fits_the_weights,
+    hints,
+    model_is_right,
+    translate,
+    write_stubs,
+)
 from annotated.check.grade import grade, grades_as_csv, not_graded
 from annotated.check.loading import as_script
 from annotated.check.report import junit, printable
@@ -53,8 +60,12 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
     if not model_is_right(report):
         if text is not None:
             print("\nThe model must keep its laws before the shipped weights are loaded into it.")
+    elif text is None and (other := fits_the_weights(report)):
+        print(
+            f"\nThe model and its parts are right. The shipped weights need post-norm, not {other}."
+        )
     elif text is None:
-        print('\nThe model itself keeps its laws. Let it translate: --translate "A dog runs."')
+        print('\nThe model and its parts are right. Let it translate: --translate "A dog runs."')
     else:
         from annotated.translator import load_pretrained
 

@@ -1,8 +1,8 @@
 """An adapter for a model whose signatures are its own: annotated check their_file.py --adapter wrapper.py
 
 `mine` is the module of the file that is checked. Here its model is built from a dictionary of settings, wants
-masks in which True hides, (B, S) for the source, and returns a dictionary. The wrapper has `encode` and `decode`, so
-that the laws of search and of the memory apply, too; a model that only has `forward(src, tgt)` is fine without.
+masks in which True hides, (B, S) for the source, and returns a dictionary. The wrapper has `encode` and
+`decode`; a model that only has `forward(src, tgt)` is fine without.
 """
 
 from torch import nn

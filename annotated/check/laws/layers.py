@@ -45,7 +45,7 @@ def residuals_and_norms(code: Code) -> str:
         expect(same, f"{other.name} does not read what {one.name} left", mistake=between(passed, one, other))
     order = " and ".join(sorted(orders))
     for name, layers, leaves in (
-        ("encoder", passed.encoder, (passed.memory or [None])[-1]),
+        ("encoder", passed.encoder, passed.memory[-1] if passed.memory else None),
         ("decoder", passed.decoder, passed.states),
     ):
         if layers and "pre-norm" in orders and leaves is not None:
@@ -54,7 +54,8 @@ def residuals_and_norms(code: Code) -> str:
             )
             expect(not plain, f"what leaves the {name} is not normalized", order=order)
     expect(len(orders) == 1, "some layers are post-norm, others pre-norm", order=order)
-    return order
+    once_more = any("norm" in type(c.module).__name__.lower() and c.begin > passed.last.end for c in calls)
+    return f"{order}, and a norm after the last layer" if once_more and order == "post-norm" else order
 
 
 def between(passed: Walk, one: Layer, other: Layer) -> str:

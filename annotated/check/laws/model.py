@@ -1,6 +1,7 @@
 """Laws of a whole model: what it may see, what it must see, and its sizes (lesson 06)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from annotated.check.comparing import Failure, close, expect, numbers
 from annotated.check.law import law
 from annotated.check.laws.parts import check_log_probs
 from annotated.check.models import SIZES, Model
-from annotated.check.tracing import mode, spied, trace
+from annotated.check.tracing import Calls, mode, spied, trace
 
 SRC = torch.tensor([[5, 6, 7, 8, 9]])  # padding is appended where a law wants some
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15]])
@@ -95,7 +96,8 @@ def causality(code: Code) -> None:
             square = (w.view(-1, T, T)[0] for w in weights if w.shape[-2:] == (T, T))
             seen = sum(square, torch.zeros(T, T)) > 1e-6
             for t in range(T - 1, 0, -1):
-                after, others = trace(lambda t=t: model(SRC, TGT.index_fill(1, torch.tensor([t]), 20)))
+                tgt = TGT.index_fill(1, torch.tensor([t]), 20)
+                after, others = trace(partial(model, SRC, tgt))
                 leaks = [i for i in range(t) if not close(before[0, i], after[0, i])]
                 example = f"token {t} of the target changes the prediction at {leaks}"
                 if leaks:
@@ -105,7 +107,7 @@ def causality(code: Code) -> None:
                     )
 
 
-def first_mixing(code: Code, calls: list, others: list, t: int) -> str:
+def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> str:
     """Return the class of the first module whose outputs before position t change, and its inputs do not."""
 
     def before(x: object) -> Tensor | None:

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,7 +100,7 @@ def scaled_by_model(code: Code) -> bool:
     """Tell whether something in the model has embeddings times sqrt(d_model), with positions or without."""
     with suppress(Exception):
         model, tgt = Model.of(code, shake=0.0), torch.tensor([[3, 4]])
-        one, other = (trace(lambda src=src: model(torch.tensor([src]), tgt))[1] for src in ([5, 6], [7, 6]))
+        one, other = (trace(partial(model, torch.tensor([src]), tgt))[1] for src in ([5, 6], [7, 6]))
         pairs = [(a.x, b.x) for a, b in zip(one, other, strict=True)]
         pairs += [(a.output, b.output) for a, b in zip(one, other, strict=True)]
         changes = [(a - b)[0, 0] for a, b in pairs if isinstance(a, Tensor) and a.is_floating_point()]

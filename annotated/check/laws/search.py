@@ -151,7 +151,7 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     unmasked = is_unmasked(weights, model)
     for at, token in enumerate(got):
         if token != wanted[at]:
-            facts = {"got": got, "at": at, "token": token, "unmasked": unmasked}
+            facts: dict[str, Any] = {"got": got, "at": at, "token": token, "unmasked": unmasked}
             facts["seen"] = written(model, SRC, torch.tensor([[START, *wanted[:at]]]))[0]
             facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
             begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
@@ -159,8 +159,8 @@ def greedy_takes_the_likeliest(code: Code) -> None:
             example = f"{got}, and should be {wanted[: len(got)]}"
             raise Failure(f"token {at} is not the likeliest", example, **facts)
     expect(not unmasked, "while it searches, tokens see later ones")
-    begins = whole[:1] == [START] or not (code.stubs or takes(function, "start_symbol"))
-    expect(begins, "what it returns does not begin with the start symbol", str(whole))
+    with_start = whole[:1] == [START] or not (code.stubs or takes(function, "start_symbol"))
+    expect(with_start, "what it returns does not begin with the start symbol", str(whole))
 
 
 @law(LESSON, "greedy_decode", "greedy: stops", *AFTER, "greedy: l")
@@ -221,7 +221,7 @@ def beam_of_one(code: Code) -> None:
     unmasked = is_unmasked(weights, model)
     if got != wanted:
         starts = [t for t in range(model.vocab) if until(steps(model, 6, start=t), end) == got]
-        facts = {"unmasked": unmasked, "starts": starts}
+        facts: dict[str, Any] = {"unmasked": unmasked, "starts": starts}
         raise Failure("a beam of one differs from greedy search", f"{got}, and should be {wanted}", **facts)
     expect(not unmasked, "while it searches, tokens see later ones")
     of_batches(code, model, function, {"beam": 1, "alpha": 0.0})
