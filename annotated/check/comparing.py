@@ -25,7 +25,8 @@ class Failure(Exception):  # noqa: N818 (it is a finding)
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
-    return a.shape == b.shape and torch.allclose(a.float(), b.float(), atol=tolerance, rtol=tolerance)
+    same = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
+    return same and torch.allclose(a.float(), b.float(), atol=tolerance, rtol=tolerance)
 
 
 def softmax(x: Tensor, dim: int = -1) -> Tensor:

@@ -1,6 +1,7 @@
 """A model of anyone's code, called with tokens; and one to search with, where the code has none."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.check.adapt import Code, Missing, first, perturb, takes_all
+from annotated.check.comparing import close
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
 HEADS = ("generator", "project", "projection", "projection_layer", "fc_out", "out", "linear", "fc", "head")
@@ -74,6 +76,19 @@ class Model:
             source = {"memory": flip(memory), "src_mask": masks["src_mask"]}
             return first(self.code.call(module.decode, **source, **target))
         return first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
+
+    def agrees(self, src: Tensor, tgt: Tensor) -> bool:
+        """Tell whether `forward` gives what `encode` and `decode` do, if there are all three."""
+        module, flip, masks = self.module, self.code.flip, self.masks(src, tgt)
+        if not (hasattr(module, "encode") and hasattr(module, "decode")) or "forward" not in vars(
+            type(module)
+        ):
+            return True
+        with suppress(Missing):
+            whole = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
+            states, out = self.states(src, tgt), flip(self.raw(src, tgt))
+            return any(close(whole, x) for x in (states, out, out.reshape(-1, self.vocab)))
+        return True
 
     def raw(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
         """Return what the model gives, with its generator applied: (B, T, V)."""

@@ -90,6 +90,7 @@ def first_loss(code: Code) -> str:
     near = math.log(V) - 0.7 < loss < math.log(V) + 1
     expect(near, "the first loss is not near ln V", told, tied=tied, wide=wide)
     if code.stubs:
+        expect(0.5 < wide * 8 < 1.5, "the table does not start with deviation d_model ** -0.5", f"{wide:.3g}")
         for name, matrix in model.module.named_parameters():
             if matrix.dim() == 2 and V not in matrix.shape:
                 bound = math.sqrt(6 / sum(matrix.shape))

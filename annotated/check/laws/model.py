@@ -31,6 +31,7 @@ def probabilities(code: Code) -> str | None:
     facts = {"got": out, "src_vocab": SIZES["src_vocab"]}
     expect(out.shape == (2, 3, model.vocab), f"its output has the shape {tuple(out.shape)}", **facts)
     told = check_log_probs(out, [])
+    expect(model.agrees(src, tgt), "forward gives something else than decode with what encode gave")
     if code.stubs:
         states = model.states(src, tgt)
         whole = states.shape == out.shape and close(states, out) and not told

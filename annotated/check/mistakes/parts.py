@@ -167,9 +167,6 @@ MISTAKES: Predicates = {
         "gain and bias are not used: gain * normalized + bias": lambda f: f.out,
         "the gain is not used: gain * normalized + bias": lambda f: f.out + 1,
         "the bias is not used: gain * normalized + bias": lambda f: f.out * 3,
-        "the gain does not start at 1": lambda f: close(
-            (f.got / f.normal)[0, 0], (f.got / f.normal)[0, 1], 1e-2
-        ),
         "mean and deviation run over the positions (dim=1): they must run over the features, dim=-1": lambda f: (
             (f.x - f.x.mean(1, keepdim=True)) / f.x.std(1, keepdim=True)
         ),
@@ -195,6 +192,9 @@ MISTAKES: Predicates = {
         ),
         "the division is by the variance, and must be by its root": lambda f: (
             (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True, correction=0)
+        ),
+        "the gain does not start at 1": lambda f: close(
+            (f.got / f.normal)[0, 0], (f.got / f.normal)[0, 1], 1e-2
         ),
     },
     "embeddings: scale": {
