@@ -3,19 +3,18 @@
 import inspect
 import math
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from annotated.check.loading import load
 
 
 def plain(name: str) -> str:
@@ -25,72 +24,99 @@ def plain(name: str) -> str:
 NAMES = tomllib.loads(Path(__file__).with_name("names.toml").read_text(encoding="utf-8"))
 PARTS: dict[str, list[str]] = {part: names.split() for part, names in NAMES["parts"].items()}
 ARGUMENTS = {key: {plain(name) for name in names.split()} for key, names in NAMES["arguments"].items()}
-CONVENTIONS = ("true_hides", "batch_first", "mask_dims", "pad", "not_applicable")
+CONVENTIONS = ("true_hides", "batch_first", "mask_dims", "pad", "not_applicable", "stubs")
+PADS = ("PAD", *NAMES["constants"]["pad"].split())  # what a file may call the number of its padding
 LIBRARIES = {"torch", "math", "copy", "typing", "numpy"}
 FOUR_DIMENSIONS = r"unsqueeze\(1\)\.unsqueeze\([12]\)|\[:, None, None|unsqueeze\(-2\)\.unsqueeze\(1\)"
 
 
 class Missing(Exception):  # noqa: N818 (it is no error)
-    """A law does not apply: what it needs is not there."""
+    """A law does not apply: what it needs is not there, or not known."""
 
 
 def call(function: Callable[..., Any], /, **values: Any) -> Any:
     """Call with those of `values` that the function takes, found by the names of its parameters.
 
-    Where it has a required parameter of an unknown name, the values are given in their order.
+    One that is left over goes to the one required parameter of an unknown name. Raises Missing where that is
+    not enough to tell which value is meant: what is guessed may be wrong, and then the code would be blamed.
     """
     parameters = parameters_of(function)
-    keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in parameters}
+    if parameters is None:  # C code, which does not tell its parameters
+        return function(*(x for x in values.values() if x is not None))
+    used, unknown = match(parameters, values)
+    left = [key for key, x in values.items() if key not in used.values() and x is not None]
+    if len(unknown) == len(left) == 1 and unknown[0][0] != "*":
+        used[unknown.pop()] = left[0]
+    if unknown:
+        what = getattr(function, "__name__", type(function).__name__)
+        raise Missing(f"what is `{', '.join(unknown)}` of `{what}`? Say how to call it in an adapter")
+    known = {name: values[key] for name, key in used.items()}
+    in_order = [known.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in known]
+    return function(*in_order, **known)
+
+
+def match(
+    parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]
+) -> tuple[dict[str, str], list[str]]:
+    """Return which of `values` each parameter takes, and the required parameters where that is not known."""
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [p for p in parameters if p.kind not in variadic]
+    keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in named}
     sure = {found[0] for found in keys.values() if len(found) == 1}
-    known: dict[str, Any] = {}
+    used: dict[str, str] = {}
     for name, found in keys.items():  # a name with two meanings has the one that no other parameter has
         exact = [key for key in found if plain(key) == plain(name)]
         if found:
-            known[name] = values[[*exact, *(key for key in found if key not in sure), *found][0]]
-    if known and not strange(function, values):
-        return function(**known)
-    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    room = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
-    return function(*list(values.values())[: None if variadic else room])
+            used[name] = [*exact, *(key for key in found if key not in sure), *found][0]
+    unknown = [p.name for p in named if p.name not in used and (p.default is p.empty or not sure)]
+    if not named and values:  # such as *args
+        unknown += [f"*{p.name}" for p in parameters]
+    return used, unknown
 
 
-def parameters_of(function: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function, class or module; of C code, which does not tell, any."""
+def parameters_of(function: Any) -> list[inspect.Parameter] | None:
+    """Return the parameters of a function, class or module; of C code, which does not tell, None."""
     with suppress(TypeError, ValueError):  # a module's own call says nothing about its arguments
         spoken = function.forward if isinstance(function, nn.Module) else function
         return [*inspect.signature(spoken).parameters.values()]
-    return [inspect.Parameter("values", inspect.Parameter.VAR_POSITIONAL)]
+    return None
 
 
-def strange(function: Any, values: Iterable[str]) -> list[str]:
-    """Return the required parameters whose names do not tell which of `values` they take."""
-    known = set[str]().union(*(ARGUMENTS[key] for key in values))
-    required = [p for p in parameters_of(function) if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    return [p.name for p in required if plain(p.name) not in known or p.kind is p.VAR_POSITIONAL]
+def names_of(function: Any) -> set[str]:
+    return {plain(p.name) for p in parameters_of(function) or ()}
 
 
 def takes(function: Any, *words: str) -> bool:
     """Tell whether a parameter's name has one of these words in it."""
-    return any(word in p.name.lower() for word in words for p in parameters_of(function))
+    return any(word in p.name.lower() for word in words for p in parameters_of(function) or ())
 
 
-def first(result: Any) -> Tensor:
-    """Return the tensor, or the first of several that a call has returned."""
-    return result[0] if isinstance(result, tuple | list) else result
+def takes_all(function: Any, *keys: str) -> bool:
+    """Tell whether each of these arguments would be given to a parameter of its own."""
+    used, _ = match(parameters_of(function) or (), dict.fromkeys(keys, 0))
+    return {*keys} == {*used.values()}
 
 
-def load(path: Path, before: Mapping[str, Any] | None = None) -> ModuleType:
-    """Execute a Python file as a module, with names `before`; what lies beside it can be imported."""
-    loader = SourceFileLoader(f"checked_{path.stem}", str(path))
-    module = sys.modules[loader.name] = module_from_spec(cast(Any, spec_from_loader(loader.name, loader)))
-    vars(module).update(before or {})
-    folder = str(path.parent.absolute())
-    sys.path.insert(0, folder)
-    try:
-        loader.exec_module(module)
-    finally:
-        sys.path.remove(folder)
-    return module
+def first(result: Any, strict: bool = True) -> Any:
+    """Return the tensor of a result: itself, the first of several, or that in a dictionary or an object."""
+    if isinstance(result, tuple | list) and result:
+        return first(result[0], strict)
+    fields = result if isinstance(result, Mapping) else getattr(result, "__dict__", {})
+    if not isinstance(result, Tensor | nn.Module) and fields:
+        tensors = {name: x for name, x in fields.items() if isinstance(x, Tensor)}
+        told = [name for name in tensors if name in NAMES["constants"]["outputs"].split()] or [*tensors]
+        if strict and len(tensors) > 1 and len(told) != 1:
+            raise Missing(f"which of {', '.join(tensors)} is the output? Return it in an adapter")
+        return tensors[told[0]] if told else result
+    return as_plain(result)
+
+
+def as_plain(x: Any) -> Any:
+    """Return a tensor as one of PyTorch's own class: another class may say that it equals anything."""
+    if isinstance(x, Tensor) and type(x) not in (Tensor, nn.Parameter):
+        with torch._C.DisableTorchFunctionSubclass():
+            return Tensor.as_subclass(x, Tensor)
+    return x
 
 
 @dataclass(eq=False)
@@ -103,8 +129,10 @@ class Code:
     mask_dims: int = 3  # 3: masks (B, 1, S) and (B, T, T); 4: (B, 1, 1, S) and (B, 1, T, T)
     pad: int = 0
     not_applicable: Mapping[str, str] = field(default_factory=dict)  # laws that do not apply, and why
+    stubs: bool = False  # whether it is also held to what the stubs of `annotated build` promise
+    knows_pad: bool = False  # whether the code said which number is padding
+    adapter: str = ""  # the file of the adapter, whose errors are not those of the code
     integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
-    guessed: str = ""  # what was built last, if from values in an order that is guessed
 
     @classmethod
     def of(cls, source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> "Code":
@@ -112,19 +140,25 @@ class Code:
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
         names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
         code = cls(names, **{s: names[s.upper()] for s in CONVENTIONS if s.upper() in names})
+        if pads := [names[name] for name in PADS if isinstance(names.get(name), int)]:
+            code.pad, code.knows_pad = pads[0], True
         if "MASK_DIMS" not in names and any(map(makes_4d_masks, names.values())):
             code.mask_dims = 4
         return code
 
     @classmethod
-    def load(cls, path: Path, adapter: Path | None = None) -> "Code":
+    def load(cls, path: Path, adapter: Path | None = None, strict: bool = False) -> "Code":
         """Execute a file, and an adapter, in which `mine` is the file's module.
 
-        What the file only imports from this package is nobody's own work, and does not count.
+        What the file only imports from this package is nobody's own work, and does not count. If strict, the
+        adapter alone says which laws do not apply.
         """
         module = load(path)
         own = {name: x for name, x in vars(module).items() if origin(x) != "annotated"}
-        return cls.of(own, vars(load(adapter, {"mine": module})) if adapter else None)
+        if strict:
+            own.pop("NOT_APPLICABLE", None)
+        code = cls.of(own, vars(load(adapter, {"mine": module})) if adapter else None)
+        return replace(code, adapter=str(adapter or ""))
 
     def __getitem__(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
@@ -135,6 +169,11 @@ class Code:
                     return found
         raise Missing(f"needs `{PARTS[part][0]}`")
 
+    def __contains__(self, part: str) -> bool:
+        with suppress(Missing):
+            return bool(self[part])
+        return False
+
     def is_stub(self, part: str) -> bool:
         """Tell whether a part is there, but not written yet."""
         with suppress(Missing, KeyError, OSError, TypeError):
@@ -144,9 +183,6 @@ class Code:
     def build(self, part: str, **values: Any) -> nn.Module:
         """Make a module, in evaluation mode, always with the same random numbers."""
         torch.manual_seed(0)
-        if unknown := strange(self[part], values):
-            what = getattr(self[part], "__name__", part)
-            self.guessed = f"`{what}` cannot be built: what is `{', '.join(unknown)}`? Say how in an adapter"
         module = call(self[part], **values)
         return module.eval() if isinstance(module, nn.Module) else module
 
@@ -186,7 +222,8 @@ class Code:
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     ) -> Tensor:
         """Call multi-head attention, batch first."""
-        if len(parameters_of(module)) < 3:
+        parameters = parameters_of(module)
+        if parameters is not None and len(parameters) < 3:
             raise Missing("needs forward(query, key, value, mask)")
         expect_mask(module, mask)
         code = self
@@ -197,24 +234,10 @@ class Code:
         given = {"query": code.flip(query), "key": code.flip(key), "value": code.flip(value)}
         return code.flip(first(code.call(module, **given, mask=mask)))
 
-    def model(self, shake: float = 0.2, **sizes: Any) -> "Model":
-        """Build a model of two layers, far enough from its first weights that every part counts."""
-        sizes = {"src_vocab": 23, "tgt_vocab": 23, "N": 2, "d_model": 24, "d_ff": 40, "h": 4} | sizes
-        sizes = {"dropout": 0.0, "pad": self.pad, "max_len": 64, "device": "cpu"} | sizes
-        module = self.build("make_model", **sizes)
-        if not isinstance(module, nn.Module):
-            raise Missing("needs a `make_model` that returns a torch.nn.Module")
-        if not any(sizes["tgt_vocab"] in parameter.shape for parameter in module.parameters()):
-            raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")
-        perturb(module, shake)
-        return Model(self, module, cast(int, sizes["tgt_vocab"]), self.pad)
-
 
 def expect_mask(function: Any, mask: Tensor | None) -> None:
     """Raise Missing if there is a mask to be given, and a function whose parameters are known takes none."""
-    names = {plain(p.name) for p in parameters_of(function)}
-    known = bool(names) and not strange(function, ("query", "key", "value", "mask"))
-    if mask is not None and known and not names & ARGUMENTS["mask"]:
+    if mask is not None and parameters_of(function) and not names_of(function) & ARGUMENTS["mask"]:
         raise Missing("it takes no `mask`")
 
 
@@ -224,58 +247,6 @@ def perturb(module: nn.Module, alpha: float) -> nn.Module:
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=alpha)
     return module
-
-
-@dataclass
-class Model:
-    """A translation model of the code under test: tokens (B, S) and (B, T) in, log-probabilities out."""
-
-    code: Code
-    module: nn.Module
-    vocab: int
-    pad: int
-
-    def masks(self, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
-        """Hide padding, and in the target what follows: bool (B, 1, S) and (B, T, T), True allowed."""
-        causal = (tgt != self.pad).unsqueeze(1).expand(-1, tgt.size(1), -1).tril()
-        return {"src_mask": (src != self.pad).unsqueeze(1), "tgt_mask": causal}
-
-    def modules(self, *kinds: type[nn.Module]) -> list[Any]:
-        return [module for module in self.module.modules() if isinstance(module, kinds)]
-
-    def encode(self, src: Tensor) -> Tensor:
-        """Tokens (B, S) -> the memory (B, S, d_model). Raises Missing for a model without `encode`."""
-        if not hasattr(self.module, "encode"):
-            raise Missing("needs a model with `encode`")
-        mask = self.masks(src, src)["src_mask"]
-        encode: Any = self.module.encode
-        return self.code.flip(first(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
-
-    def raw(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
-        """Return what the model gives for tokens (B, S) and (B, T), with its generator applied: (B, T, V)."""
-        module, flip, masks = cast(Any, self.module), self.code.flip, self.masks(src, tgt)
-        target, shape = {"tgt": flip(tgt), "tgt_mask": masks["tgt_mask"]}, flip(tgt).shape
-        if hasattr(module, "encode") and hasattr(module, "decode"):
-            memory = self.encode(src) if memory is None else memory
-            source = {"memory": flip(memory), "src_mask": masks["src_mask"]}
-            states = first(self.code.call(module.decode, **source, **target))
-        else:
-            states = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
-        if states.size(-1) != self.vocab:
-            heads = [n for n in ("generator", "project", "projection", "fc_out", "out") if hasattr(module, n)]
-            if not heads:
-                raise Missing(f"needs log-probabilities (B, T, {self.vocab}), not {tuple(states.shape)}")
-            states = getattr(module, heads[0])(states)
-        if states.shape[:2] != shape and states.numel() == tgt.numel() * self.vocab:
-            states = states.view(*shape, -1)
-        return flip(states)
-
-    def __call__(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
-        """Log-probabilities (B, T, V), whether the model gives them, logits or probabilities."""
-        out = self.raw(src, tgt, memory)
-        if (out >= 0).all() and torch.allclose(out.sum(-1), torch.ones(()), atol=1e-3):
-            return out.clamp_min(1e-30).log()
-        return out.log_softmax(-1)
 
 
 def origin(x: object) -> str:

@@ -3,13 +3,15 @@
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from annotated.check.adapt import ARGUMENTS, PARTS, Code, Model, first
-from annotated.check.law import close
+from annotated.check.adapt import ARGUMENTS, PARTS, Code
+from annotated.check.comparing import close
 from annotated.check.laws import LAWS
+from annotated.check.models import Model
 from annotated.check.report import Report
 from annotated.check.tracing import trace
 
@@ -22,6 +24,10 @@ def write_stubs(folder: Path) -> Path:
     """Write `transformer.py` with stubs into a folder. Raises FileExistsError rather than replace one."""
     path = folder / "transformer.py"
     folder.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        raise FileExistsError(
+            f"{path} is there already, and is not replaced: name another folder, or move it away"
+        )
     with path.open("x", encoding="utf-8") as file:
         file.write(HINT.sub("", STUBS.read_text(encoding="utf-8")))
     return path
@@ -55,24 +61,28 @@ def model_is_right(report: Report) -> bool:
     return whole == {"passed"} and {f.law for f in report.of("failed")} <= later
 
 
-def translate(code: Code, text: str) -> tuple[str, str, str]:
-    """Load the shipped weights into the code's own model.
+def fits_the_weights(report: Report) -> str:
+    """Return what stands where the shipped weights have post-norm, or nothing."""
+    [order] = [f.seen for f in report.findings if f.law == "model: residuals and norms"]
+    return "" if order == "post-norm" else order
 
-    Returns its translation, that of the package's model, and the name of the first module whose output is
-    another than in the package's model. Pre-norm, or another order of sines and cosines, fits the weights.
+
+def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
+    """Load a trained translator's weights into the code's own model.
+
+    Returns its translation, that of the translator, and the name of the first module whose output is another
+    than in the translator's model. Pre-norm, or another order of sines and cosines, fits the weights.
     """
-    from annotated.translation.translator import load_pretrained
-
-    shipped = load_pretrained("multi30k-en-de", engine="pytorch")
     tokenizer = shipped.src_tokenizer
     sizes = {name: x for name, x in asdict(shipped.model.config).items() if name in ARGUMENTS}
-    model = replace(code, pad=tokenizer.pad).model(**sizes | {"shake": 0.0, "max_len": 512})
+    model = Model.of(replace(code, pad=tokenizer.pad), **sizes | {"shake": 0.0, "max_len": 512})
     missing, unexpected = model.module.load_state_dict(shipped.model.state_dict(), strict=False)
     learned = [name for name, _ in model.module.named_parameters() if name in missing]  # buffers are its own
     if learned or unexpected:
         lacks, has = (", ".join(names[:3]) or "nothing" for names in (unexpected, learned))
-        raise ValueError(f"the weights do not fit: your model lacks {lacks}, and has {has} in addition; "
-                         "names are those of lesson 00, and the model is post-norm")  # fmt: skip
+        raise ValueError(f"the weights do not fit: they have {lacks}, which your model lacks; your model has "
+                         f"{has}, which they lack. Names are those of the stubs, and the model is post-norm, "
+                         "without a norm after the last layer")  # fmt: skip
     src = torch.tensor([[*tokenizer.encode(text), tokenizer.end]])
     tokens: list[int] = []
     with torch.no_grad():
@@ -84,12 +94,12 @@ def translate(code: Code, text: str) -> tuple[str, str, str]:
         outputs = outputs_of(model, src, tgt)
         wanted = outputs_of(replace(model, code=Code({}), module=shipped.model), src, tgt)
     differs = (name for name in outputs if name in wanted and not close(outputs[name], wanted[name], 1e-3))
-    return tokenizer.decode(tokens[:-1]), shipped.translate([text], beam=1)[0], next(differs, "")
+    other = next(differs, "").removesuffix(".dropout")  # which changes nothing: what it was given differs
+    return tokenizer.decode(tokens[:-1]), shipped.translate([text], beam=1)[0], other
 
 
 def outputs_of(model: Model, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
     """Return what each module of a model gives, by its name, in the order in which they run."""
     names = {module: name for name, module in model.module.named_modules()}
     _, calls = trace(lambda: model(src, tgt))
-    outputs = ((names[module], first(out)) for module, _, out in calls if module in names)
-    return {name: out for name, out in outputs if isinstance(out, Tensor)}
+    return {names[c.module]: c.output for c in calls if c.module in names and isinstance(c.output, Tensor)}

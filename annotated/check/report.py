@@ -32,6 +32,7 @@ class Finding:
     example: str = ""
     mistake: str = ""
     traceback: str = ""
+    follows: str = ""  # the earlier broken law that this one may follow from
 
     def __post_init__(self) -> None:
         for name in ("seen", "example", "traceback"):  # they quote the code under test
@@ -43,6 +44,7 @@ class Finding:
         if self.status == "failed":
             texts = [f"The law: {self.says}", self.traceback.rstrip() or self.seen, self.example]
             texts += [self.mistake and f"Likely mistake: {self.mistake}"]
+            texts += [self.follows and f"This may follow from {self.follows}: mend that first."]
             texts += [self.lesson and f"Explained in notebooks/{self.lesson}.ipynb"]
         return [text for text in texts if text]
 
@@ -81,7 +83,10 @@ class Report:
         for f in self.of("todo"):
             todo.setdefault(f.traceback.rstrip(), []).append(f.law)
         for raised, laws in todo.items():
-            lines += textwrap.wrap(f"· not written yet: {', '.join(laws)}", 100, subsequent_indent="    ")
+            subjects = dict.fromkeys(law.partition(":")[0].replace(" ", "\u00a0") for law in laws)
+            told = f"· not written yet: {len(laws)} laws, of {', '.join(subjects)}"
+            wrapped = textwrap.wrap(told, 100, subsequent_indent="    ", break_on_hyphens=False)
+            lines += [line.replace("\u00a0", " ") for line in wrapped]
             if raised:
                 lines.append(textwrap.indent(f"What is written raises an error:\n{raised}", "    "))
         seen: dict[str, str] = {}
@@ -105,10 +110,11 @@ class Report:
         return ", ".join([*counts, f"not applicable: {self.count('missing')}"])
 
     def first_mistake(self) -> str:
-        return next((f"{f.law}: {f.mistake or f.seen}" for f in self.of("failed")), "")
+        """Return what to mend first: causes stand before what follows from them."""
+        return next((f"{f.law}: {f.mistake or f.seen}" for f in self.of("failed") if not f.follows), "")
 
     def summary_and_advice(self) -> list[str]:
-        advice = f"Trust the first failed law ({self.first_mistake()}): the others often follow from it."
+        advice = f"Begin with {self.first_mistake()}."
         return [self.summary(), *([advice] if self.count("failed") > 1 else [])]
 
     def _repr_html_(self) -> str:

@@ -1,24 +1,115 @@
-"""Look into what runs: calls of modules, attention weights, norms and residuals."""
+"""Look into what runs: calls of modules, attention weights, and where dropout acts."""
 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from annotated.check.law import close, expect
+from annotated.check.adapt import first
+from annotated.check.comparing import close, expect
 
-Calls = Sequence[tuple[nn.Module, Any, Any]]  # of modules: module, first input, output
+
+@dataclass
+class Call:
+    """One call of a module: copies of its tensors, for code may change them in place."""
+
+    module: nn.Module
+    inputs: list[Tensor]
+    begin: int  # when it began and ended, among all that was recorded
+    end: int = -1
+    output: Any = None
+
+    @property
+    def x(self) -> Any:
+        return next(iter(self.inputs), None)
+
+    def __contains__(self, other: "Call | Spot") -> bool:
+        return self.begin < other.begin and other.end < self.end
+
+
+@dataclass
+class Spot:
+    """A tensor somewhere in a run: weights that a softmax gave, or what dropout acts on."""
+
+    x: Tensor
+    begin: int
+    end: int
+
+
+Calls = Sequence[Call]
+
+
+@dataclass
+class Trace:
+    """What ran, in order: calls of modules as they ended, softmaxes, dropouts."""
+
+    calls: list[Call] = field(default_factory=list)
+    weights: list[Spot] = field(default_factory=list)
+    dropouts: list[Spot] = field(default_factory=list)
+    time: int = 0
+
+    def now(self) -> int:
+        self.time += 1
+        return self.time
+
+    def spot(self, x: Tensor) -> Spot:
+        return Spot(x.detach().clone(), now := self.now(), now)
+
+
+def copies(values: Any) -> list[Tensor]:
+    """Copy the tensors among the arguments of a call."""
+    found = []
+    for x in values:
+        if isinstance(x, Tensor):
+            found.append(x.detach().clone())
+        elif isinstance(x, list | tuple):
+            found += copies(x)
+    return found
+
+
+class NoDropout(TorchFunctionMode):
+    """Let dropout change nothing, and record what it acts on: the rest is then the same in every pass."""
+
+    def __init__(self, trace: Trace):
+        super().__init__()
+        self.trace = trace
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (F.dropout, torch.dropout):
+            x = args[0] if args else kwargs["input"]
+            self.trace.dropouts.append(self.trace.spot(x))
+            return x
+        if func is F.scaled_dot_product_attention or func is F.multi_head_attention_forward:
+            kwargs = {**(kwargs or {}), **({"dropout_p": 0.0} if "dropout_p" in (kwargs or {}) else {})}
+            if func is F.multi_head_attention_forward:
+                kwargs["training"] = False
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager
-def spied() -> Iterator[list[Tensor]]:
+def mode(module: nn.Module, training: bool) -> Iterator[None]:
+    """Put a module in training mode without dropout, or leave it in evaluation mode."""
+    if training:
+        module.train()
+        with NoDropout(Trace()):
+            yield
+        module.eval()
+    else:
+        yield
+
+
+@contextmanager
+def spied(trace: Trace | None = None) -> Iterator[list[Tensor]]:
     """Collect what every softmax gives, wherever it is computed: the attention weights."""
     weights: list[Tensor] = []
 
@@ -26,21 +117,49 @@ def spied() -> Iterator[list[Tensor]]:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             if re.fullmatch(r"_(safe_)?softmax\.default", func.__name__):
-                weights.append(result)
+                weights.append(result.clone())
+                if trace is not None:
+                    trace.weights.append(trace.spot(result))
             return result
 
     with sdpa_kernel(SDPBackend.MATH), Spy():
         yield weights
 
 
+def record(run: Callable[[], Any]) -> tuple[Any, Trace]:
+    """Return what a run without dropout gives, and all that is recorded of it."""
+    trace = Trace()
+    with NoDropout(trace), spied(trace):
+        out, trace.calls = recorded(run, trace)
+    return out, trace
+
+
 def trace(run: Callable[[], Any]) -> tuple[Any, Calls]:
-    """Return what a run gives, and each call of a module in it, in order."""
-    calls: list[tuple[nn.Module, Any, Any]] = []
-    handle = register_module_forward_hook(lambda m, args, out: calls.append((m, (*args, None)[0], out)))
+    """Return what a run gives, and each call of a module in it, in order of their ends."""
+    return recorded(run, Trace())
+
+
+def recorded(run: Callable[[], Any], trace: Trace) -> tuple[Any, list[Call]]:
+    stack: list[Call] = []
+    calls: list[Call] = []
+
+    def before(module: nn.Module, args: Any) -> None:
+        stack.append(Call(module, copies(args), trace.now()))
+
+    def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+        call = stack.pop()
+        call.inputs += copies(kwargs.values())
+        call.end, call.output = trace.now(), out
+        if isinstance(result := first(out, strict=False), Tensor):
+            call.output = result.detach().clone()
+        calls.append(call)
+
+    handles = register_module_forward_pre_hook(before), register_module_forward_hook(after, with_kwargs=True)
     try:
         return run(), calls
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 def expect_dropout(module: nn.Module, run: Callable[[], Tensor]) -> None:
@@ -52,8 +171,9 @@ def expect_dropout(module: nn.Module, run: Callable[[], Tensor]) -> None:
 def normalized(x: Tensor, calls: Calls = ()) -> list[Tensor]:
     """Normalize as PyTorch does, as the classic with its unbiased deviation, and as norms in a trace did."""
     y = F.layer_norm(x, x.shape[-1:])
-    norms = [(a, b) for m, a, b in calls if "norm" in type(m).__name__.lower() and isinstance(a, Tensor)]
-    return [y, y * math.sqrt(1 - 1 / x.size(-1)), *(b for a, b in norms if close(a, x))]
+    norms = [c for c in calls if "norm" in type(c.module).__name__.lower() and c.inputs]
+    own = [c.output for c in norms if close(c.x, x, 1e-5)]
+    return [y, y * math.sqrt(1 - 1 / x.size(-1)), *own]
 
 
 def wrapping(x: Tensor, entered: Tensor, left: Tensor, out: Tensor, calls: Calls) -> str:

@@ -1,9 +1,8 @@
 """`annotated check` raises no false alarm, survives whatever code does, and reports in every form."""
 
-import csv
-import io
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,6 @@ from annotated import check
 from annotated.check import run_file
 from annotated.check.adapt import PARTS, Code, load
 from annotated.check.build import hints, translate, write_stubs
-from annotated.check.grade import grade, grades_as_csv
 from annotated.check.report import junit
 
 FOLDER = Path(__file__).parent / "right"
@@ -48,7 +46,7 @@ def changed(folder: Path, old: str, new: str, file: str = "lessons.py") -> Path:
 def test_no_false_alarm_on_a_right_file(path: Path) -> None:
     report = run_file(path)
     assert not report.count("failed"), str(report)
-    assert report.count("passed") >= 12 or path.stem == "decoder_alone"
+    assert report.count("passed") >= 12 or path.stem == "decoder_alone", report.text(verbose=True)
 
 
 PYTORCH = {
@@ -129,7 +127,7 @@ def test_sacrebleus_score_is_recognized_in_each_form_of_a_call(function: Callabl
 
 def test_a_model_with_a_broken_part_is_not_called_whole(tmp_path: Path, capsys) -> None:
     assert ends(["check", changed(tmp_path, "dtype=torch.bool).tril()", "dtype=torch.bool).tril(1)")]) == 1
-    assert "keeps its laws" not in capsys.readouterr().out
+    assert "are right" not in capsys.readouterr().out
 
 
 def test_where_python_looks_for_modules_is_as_before(tmp_path: Path) -> None:
@@ -223,7 +221,7 @@ def test_a_file_and_a_module_have_the_same_parts(tmp_path: Path) -> None:
         "    return annotated.attention(query, key, value, mask)\n\nclass Attention: pass\n"
     )
     report = run_file(path)
-    assert report.count("passed") == 3
+    assert report.count("passed") == 3, str(report)
     assert report.findings == check.run(load(path)).findings
 
 
@@ -251,6 +249,7 @@ def test_forms_for_machines_agree(tmp_path: Path) -> None:
 def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ends(["check", FOLDER / "functional.py"]) == 0
     complains(["check"], capfd, "--grade")
+    complains(["check", "--grade", FOLDER], capfd, "--require")
     missing = tmp_path / "no/such/x.json"
     complains(["check", FOLDER / "functional.py", "--json", missing], capfd, str(missing.parent))
     assert "passed" not in capfd.readouterr().out
@@ -261,21 +260,11 @@ def test_no_file_of_the_learner_is_replaced(form: str, tmp_path: Path, capfd) ->
     mine, adapter, out = tmp_path / "mine.py", tmp_path / "adapter.py", tmp_path / "out"
     mine.write_text("def rate(): pass\n")
     adapter.write_text("PAD = 1\n")
-    for of in (["check", mine, "--adapter", adapter], ["check", "--grade", tmp_path]):
+    for of in (["check", mine, "--adapter", adapter], ["check", "--grade", tmp_path, "--require", "all"]):
         for file in (mine, adapter):
             complains([*of, f"--{form}", file], capfd, "would be replaced")
     complains(["check", mine, "--junit", out, "--csv", out], capfd, "would be replaced")
     assert (mine.read_text(), adapter.read_text()) == ("def rate(): pass\n", "PAD = 1\n")
-
-
-def test_a_class_of_one_is_a_list_and_what_is_not_graded_is_said(tmp_path: Path, capsys) -> None:
-    (tmp_path / "ann.py").write_text("def rate(): pass\n")
-    (tmp_path / "_answer.py").write_text("")
-    (tmp_path / ".venv/lib").mkdir(parents=True)
-    (tmp_path / ".venv/lib/site.py").write_text("")
-    assert ends(["check", "--grade", tmp_path, "--json", tmp_path / "out.json"]) == 1
-    assert [report["name"] for report in json.loads((tmp_path / "out.json").read_text())] == ["ann"]
-    assert ".venv, _answer.py\n" in capsys.readouterr().out
 
 
 def test_a_model_that_breaks_a_law_keeps_no_file_from_being_checked(tmp_path: Path, capsys) -> None:
@@ -298,10 +287,22 @@ def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.C
     for stub in stubs[: stubs.index("bleu") + 1]:
         lengths = [len(hints(stub, stage)) for stage in (0, 1, 2, 3)]
         assert lengths == sorted(set(lengths)), stub
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match="name another folder"):
         write_stubs(tmp_path / "mine")
     ends(["check", path, "--hints", "1"])
-    assert "dot product" in capfd.readouterr().out
+    told = capfd.readouterr().out
+    assert "dot product" in told
+    assert max(map(len, told.splitlines())) < 130
+    assert "feed-\n" not in told
+
+
+def test_under_optimization_a_broken_law_still_raises() -> None:
+    code = (
+        "from annotated import check\n"
+        "case = check.cases({'attention': lambda query, key, value, mask=None: value})[0]\n"
+        "try:\n    case()\nexcept AssertionError:\n    raise SystemExit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-O", "-c", code], check=False).returncode == 7
 
 
 def test_a_schedule_that_begins_with_step_one_is_told() -> None:
@@ -312,7 +313,7 @@ def test_a_schedule_that_begins_with_step_one_is_told() -> None:
 
 FITS = {
     "": ("", ""),
-    "src_embed.1.dropout": (
+    "src_embed.1": (
         "stack([angle.sin(), angle.cos()], dim=-1)",
         "cat([angle.sin(), angle.cos()], 1)",
     ),
@@ -332,47 +333,20 @@ def test_shipped_weights_load_and_the_first_module_that_differs_is_named(
     differs: str, tmp_path: Path
 ) -> None:
     code, right = Code.load(changed(tmp_path, *FITS[differs])), "Ein Hund rennt über das Gras."
-    own, theirs, named = translate(code, "A dog runs across the grass.")
+    shipped = annotated.load_pretrained("multi30k-en-de", engine="pytorch")
+    own, theirs, named = translate(code, "A dog runs across the grass.", shipped)
     assert (theirs, named) == (right, differs)
     assert own == right or differs
 
 
 def test_weights_that_find_no_place_are_named(classic: ModuleType) -> None:
     with pytest.raises(ValueError, match="norm"):
-        translate(Code.of(classic), "A dog.")
-
-
-def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
-    right = (FOLDER / "functional.py").read_text()
-    (tmp_path / "ann.py").write_text(right)
-    (tmp_path / "bob").mkdir()
-    (tmp_path / "bob/work.py").write_text(right.replace("-1e30", "-1"))
-    (tmp_path / "eve.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
-    (tmp_path / "max.py").write_text("import time\nprint('noise')\ntime.sleep(100)\n")
-    reports = grade(tmp_path, seconds=40)
-    assert {r.name: r.passed for r in reports} == {"ann": True, "bob/work": False, "eve": False, "max": False}
-    rows = list(csv.DictReader(io.StringIO(grades_as_csv(reports))))
-    assert [row["submission"] for row in rows] == sorted(r.name for r in reports)
-    assert rows[0]["causal mask"] == "passed"
-    assert "died" in rows[2]["first mistake"]
-    assert len(ElementTree.fromstring(junit(reports))) == 4
+        translate(Code.of(classic), "A dog.", annotated.load_pretrained("multi30k-en-de", engine="pytorch"))
 
 
 def test_what_is_imported_from_the_package_is_nobodys_own(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text("from annotated import *\n")
     assert not run_file(tmp_path / "short.py").passed
-
-
-def test_a_submission_cannot_spoil_the_grades_of_the_others(tmp_path: Path) -> None:
-    for number, text in enumerate((r"\ud800", r"\x1b[2J", r"\0\ufffe")):
-        name = f"{number}\udcfc.py" if sys.platform == "linux" else f"{number}.py"  # a byte that is not UTF-8
-        (tmp_path / name).write_text(f'def subsequent_mask(n):\n    raise ValueError("{text}")\n')
-    files = {form: tmp_path / f"out.{form}" for form in ("csv", "json", "junit")}
-    flags = [flag for form, path in files.items() for flag in (f"--{form}", path)]
-    assert ends(["check", "--grade", tmp_path, *flags]) == 1
-    assert len(list(csv.DictReader(files["csv"].open(encoding="utf-8")))) == 3
-    assert len(json.loads(files["json"].read_text(encoding="utf-8"))) == 3
-    assert len(ElementTree.parse(files["junit"]).getroot()) == 3
 
 
 def test_the_readers_random_numbers_are_as_before() -> None:

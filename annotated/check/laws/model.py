@@ -1,190 +1,264 @@
-"""Laws of a whole model: what it may see, how it starts, what it learns (lesson 06)."""
+"""Laws of a whole model: what it may see, what it must see, and its sizes (lesson 06)."""
 
-import itertools
-import math
-from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code
-from annotated.check.law import close, expect, law, numbers
+from annotated.check.adapt import Code, Missing, takes, takes_all
+from annotated.check.comparing import Failure, close, expect, numbers
+from annotated.check.law import law
 from annotated.check.laws.parts import check_log_probs
-from annotated.check.tracing import spied, trace
+from annotated.check.models import SIZES, Model
+from annotated.check.tracing import Calls, mode, spied, trace
 
 SRC = torch.tensor([[5, 6, 7, 8, 9]])  # padding is appended where a law wants some
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15]])
 MODEL = "06_the_full_model", "make_model"
+WRONG = "model: probabilities", "model: eval"  # what everything else about a model may follow from
+PARTS = "attention: ", "heads: ", "layer norm", "feed-forward"
+MODES = {False: "", True: ", in training mode with dropout 0"}
 
 
-@law(*MODEL, "model: no peeking")
+@law(*MODEL, "model: probabilities", "generator: ")
+def probabilities(code: Code) -> str | None:
+    """The model, with its generator, gives log-probabilities (or logits) over the target's vocabulary."""
+    model = Model.of(code)
+    src, tgt = (torch.tensor([[5, 6, n - 1], [7, n - 1, 8]]) for n in (SIZES["src_vocab"], model.vocab))
+    out = model.raw(src, tgt)
+    facts = {"got": out, "src_vocab": SIZES["src_vocab"]}
+    expect(out.shape == (2, 3, model.vocab), f"its output has the shape {tuple(out.shape)}", **facts)
+    told = check_log_probs(out, [])
+    expect(model.agrees(src, tgt), "forward gives something else than decode with what encode gave")
+    if code.stubs:
+        states = model.states(src, tgt)
+        whole = states.shape == out.shape and close(states, out) and not told
+        expect(
+            whole, "decode does not give log-probabilities", mistake="decode ends with self.generator(...)"
+        )
+    return told
+
+
+@law(*MODEL, "model: eval", "heads: equation", "feed-forward", "positions: ", "generator: ")
+def eval_is_deterministic(code: Code) -> str:
+    """In evaluation mode two passes agree; in training mode dropout makes them differ."""
+    model = Model.of(code, dropout=0.5)
+    known = {*model.module.modules()}
+    one, other = (trace(lambda: model(SRC, TGT))[1] for _ in range(2))
+    lost = {type(c.module).__name__ for c in one if c.module not in known}
+    kept = {c.module for c in one} & {c.module for c in other}
+    anew = {type(c.module).__name__ for c in one if c.module not in kept}
+    expect(not anew, f"{', '.join(sorted(anew))} is made anew in each pass")
+    expect(not lost, f"{', '.join(sorted(lost))} is not among the model's parameters")
+    seen = "the same input gives two outputs in evaluation mode"
+    expect(close(model(SRC, TGT), model(SRC, TGT)), seen)
+    if not takes(code["make_model"], "drop"):
+        return "takes no dropout"
+    model.train()
+    same = close(model(SRC, TGT), model(SRC, TGT))
+    expect(not same, "in training mode, with dropout 0.5, two passes agree")
+    return ""
+
+
+@law(*MODEL, "model: sizes", *WRONG)
+def sizes(code: Code) -> None:
+    """N layers, h heads and d_ff are used, whatever they are: other sizes give another model."""
+    make, counts, N = code["make_model"], dict[str, int](), 3
+    model = Model.of(code, N=N)
+    with spied() as weights:
+        model(SRC, TGT)
+    S, T = SRC.size(1), TGT.size(1)
+    for name, shape in (("encoder", (S, S)), ("decoder", (T, T)), ("attention to the memory", (T, S))):
+        counts[name] = sum(w.shape[-2:] == shape for w in weights)
+        right = counts[name] % N == 0 or not takes_all(make, "N")
+        expect(right, f"{counts[name]} attentions run in the {name} where N is {N}", N=N)
+    shapes = {n for p in model.module.parameters() for n in p.shape}
+    if takes_all(make, "d_model", "d_ff") and not any(SIZES["d_ff"] * k in shapes for k in (1, 2, 3)):
+        raise Failure(f"no matrix is d_ff = {SIZES['d_ff']} wide")
+    heads = (
+        {w.numel() // (S * S) for w in weights if w.shape[-2:] == (S, S)} if counts["encoder"] == N else set()
+    )
+    expect(
+        not heads or heads == {SIZES["h"]} or not takes_all(make, "h"),
+        f"{heads} heads run where h is {SIZES['h']}",
+    )
+
+
+@law(*MODEL, "model: no peeking", *WRONG, *PARTS)
 def causality(code: Code) -> None:
-    """What the decoder predicts at a position does not depend on later target tokens."""
-    model, T = code.model(), TGT.size(1)
-    with spied() as weights:
-        before = model(SRC, TGT)
-    seen = sum((w.view(-1, T, T)[0] for w in weights if w.shape[-2:] == (T, T)), torch.zeros(T, T)) > 1e-6
-    for t in range(T - 1, 0, -1):
-        after = model(SRC, TGT.index_fill(1, torch.tensor([t]), 20))
-        leaks = [i for i in range(t) if not close(before[0, i], after[0, i])]
-        example = f"token {t} of the target changes the prediction at {leaks}"
-        expect(not leaks, "the decoder sees the future", example, seen=seen)
+    """What the decoder predicts at a position does not depend on later target tokens, nor when it trains."""
+    model, T = Model.of(code), TGT.size(1)
+    for training, how in MODES.items():
+        with mode(model.module, training):
+            with spied() as weights:
+                before, calls = trace(lambda: model(SRC, TGT))
+            square = (w.view(-1, T, T)[0] for w in weights if w.shape[-2:] == (T, T))
+            seen = sum(square, torch.zeros(T, T)) > 1e-6
+            for t in range(T - 1, 0, -1):
+                tgt = TGT.index_fill(1, torch.tensor([t]), 20)
+                after, others = trace(partial(model, SRC, tgt))
+                leaks = [i for i in range(t) if not close(before[0, i], after[0, i])]
+                example = f"token {t} of the target changes the prediction at {leaks}"
+                if leaks:
+                    mixes = first_mixing(code, calls, others, t)
+                    expect(
+                        False, "the decoder sees the future" + how, example, seen=seen, mixes=mixes, how=how
+                    )
 
 
-@law(*MODEL, "model: source padding")
+def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> str:
+    """Return the class of the first module whose outputs before position t change, and its inputs do not."""
+
+    def before(x: object) -> Tensor | None:
+        ordered = code.flip(x) if isinstance(x, Tensor) and x.dim() > 2 else None
+        return ordered[:, :t] if ordered is not None and ordered.size(1) == TGT.size(1) else None
+
+    for a, b in zip(calls, others, strict=False):
+        read, gave = ([before(x), before(y)] for x, y in ((a.x, b.x), (a.output, b.output)))
+        if all(x is not None for x in (*read, *gave)) and close(*read, 1e-6) and not close(*gave):  # type: ignore
+            return type(a.module).__name__
+    return ""
+
+
+@law(
+    *MODEL,
+    "model: both ways",
+    *WRONG,
+    *PARTS,
+    "model: no peeking",
+    "model: source padding",
+    "model: residuals and norms",
+)
+def both_ways(code: Code) -> None:
+    """A word of the source sees all others; a target's position sees all before it, and the whole source."""
+    model = Model.of(code, N=1)
+    for table in model.tables():  # small scores, so that no weight is 0
+        table.mul_(0.2 / table.std())
+    S, T = SRC.size(1), TGT.size(1)
+    if hasattr(model.module, "encode"):
+        changed = SRC.repeat(S, 1).masked_fill(torch.eye(S).bool(), 20)
+        memory = model.encode(torch.cat([SRC, changed]))
+        sees = (memory[1:] - memory[:1]).abs().amax(-1) > 1e-6  # [j, i]: i depends on j
+        blind = [(i, j) for i in range(S) for j in range(S) if not sees[j, i]]
+        causal = all(j > i for i, j in blind)
+        seen = "a word of the source does not depend on another"
+        expect(not blind, seen, f"word {blind[:1]}", causal=causal, T=T)
+    for side, words, among in (("target", TGT, range(T)), ("source", SRC, range(S))):
+        n = words.size(1)
+        changed = words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)
+        together = torch.cat([words, changed])
+        src, tgt = (SRC.repeat(n + 1, 1), together) if side == "target" else (together, TGT.repeat(n + 1, 1))
+        out = model(src, tgt)
+        sees = (out[1:] - out[:1]).abs().amax(-1) > 1e-6
+        blind = [(t, j) for j in among for t in range(T) if (side == "source" or t >= j) and not sees[j, t]]
+        example = f"the prediction at {blind[0][0]} and word {blind[0][1]} of the {side}" if blind else ""
+        of_all = len({j for _, j in blind}) < n
+        seen = f"a prediction does not depend on a word of the {side} that it may see"
+        expect(not blind or not of_all, seen, example, blind=blind)
+
+
+def paddings(code: Code) -> set[int]:
+    """Return the numbers that padding may have here: that of the code, and another where a model is told."""
+    return {code.pad, 2} if takes_all(code["make_model"], "pad") else {code.pad}
+
+
+def known_padding(code: Code, run: Callable[[], None]) -> None:
+    """Ask which number is padding, where a model that makes its masks itself was not told, and fails."""
+    try:
+        run()
+    except Failure:
+        if "make_model" not in code:
+            raise
+        make, told = code["make_model"], code.knows_pad or code.stubs
+        module = Model.of(code).module
+        called = module.encode if hasattr(module, "encode") else module
+        if told or takes_all(make, "pad") or takes(called, "mask"):
+            raise
+        raise Missing("which number is padding? Say PAD = ... in the file, or in an adapter") from None
+
+
+@law(*MODEL, "model: source padding", *WRONG, *PARTS)
 def source_padding(code: Code) -> None:
-    """Padding at the end of the source changes no prediction."""
-    model, n, T = code.model(), SRC.size(1), TGT.size(1)
-    before = model(SRC, TGT)
-    with spied() as weights:
-        after = model(F.pad(SRC, (0, 4), value=code.pad), TGT)
+    """Padding at the end of the source changes no prediction, whatever its number, nor in training."""
 
-    rows = {"encoder": n + 4, "cross": T}
-    of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
-    facts = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
-    facts["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
-    example = f"one row: {numbers(before)} without, {numbers(after)} with padding"
-    expect(close(before, after), "padding of the source changes predictions", example, **facts)
+    def run() -> None:
+        for pad in sorted(paddings(code)):
+            model, n, T = Model.of(code, pad=pad), SRC.size(1), TGT.size(1)
+            for training, how in MODES.items():
+                with mode(model.module, training):
+                    before = model(SRC, TGT)
+                    with spied() as weights:
+                        after = model(F.pad(SRC, (0, 4), value=pad), TGT)
+                rows = {"encoder": n + 4, "cross": T}
+                of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
+                facts = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
+                facts["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
+                example = f"one row: {numbers(before)} without, {numbers(after)} with padding {pad}"
+                seen = f"padding of the source changes predictions{how}"
+                expect(
+                    close(before, after),
+                    seen,
+                    example,
+                    pad=pad,
+                    zero_works=pad != 0 and code.pad == 0,
+                    **facts,
+                )
+
+    known_padding(code, run)
 
 
-@law(*MODEL, "model: batch")
+@law(*MODEL, "model: batch", *WRONG, *PARTS, "model: no peeking", "model: source padding")
 def batch_invariance(code: Code) -> None:
     """A sentence in a batch, padded to the length of the others, gets the predictions that it gets alone."""
-    model, p = code.model(), code.pad
-    src = torch.tensor([[5, 6, 7, 8, 9], [10, 11, p, p, p], [4, 5, 6, 7, p], [7, 8, 9, p, p]])
-    tgt = torch.tensor([[3, 11, 12, 13], [3, 14, p, p], [3, 15, 16, p], [3, 17, 18, 19]])
-    together = model(src, tgt)
-    for i in range(4):
-        n, m = int((src[i] != p).sum()), int((tgt[i] != p).sum())
-        alone = model(src[i : i + 1, :n], tgt[i : i + 1, :m])
-        rows = f"sentence {i}: {numbers(alone)} alone, {numbers(together[i : i + 1])} in the batch"
-        seen = "a sentence's predictions depend on its batch"
-        expect(close(alone[0], together[i, :m]), seen, rows, model=model, src=src, tgt=tgt, p=p)
+
+    def run() -> None:
+        model, p = Model.of(code), code.pad
+        src = torch.tensor([[5, 6, 7, 8, 9], [10, 11, p, p, p], [4, 5, 6, 7, p], [7, 8, 9, p, p]])
+        tgt = torch.tensor([[3, 11, 12, 13], [3, 14, p, p], [3, 15, 16, p], [3, 17, 18, 19]])
+        for training, how in MODES.items():
+            with mode(model.module, training):
+                with spied() as weights:
+                    together = model(src, tgt)
+                full = model(src.masked_fill(src == p, 12), tgt.masked_fill(tgt == p, 12))
+                lone = model(src[:1], tgt[:1])
+                alone = [model(s[s != p][None], t[t != p][None]) for s, t in zip(src, tgt, strict=True)]
+            hidden = (src == p).view(1, 4, 1, 5)  # of each sentence, held against each head
+            by_head = any(w.dim() == 4 and w.shape[:2] == (4, 4) and w.size(-1) == 5
+                          and bool((w * hidden).max() < 1e-6) for w in weights)  # fmt: skip
+            for i, (one, row) in enumerate(zip(alone, together, strict=True)):
+                rows = f"sentence {i}: {numbers(one)} alone, {numbers(row[None])} in the batch"
+                seen = f"a sentence's predictions depend on its batch{how}"
+                same = close(one[0], row[: one.size(1)])
+                expect(same, seen, rows, by_head=by_head, masks=close(full[:1], lone))
+
+    known_padding(code, run)
 
 
-@law(*MODEL, "model: memory")
+@law(*MODEL, "model: memory", *WRONG, *PARTS)
 def memory_is_used(code: Code) -> None:
     """Every prediction depends on the source, and on the target tokens read so far."""
-    model = code.model()
+    model = Model.of(code)
     with spied() as weights:
         before = model(SRC, TGT)
     after = model(torch.tensor([[5, 16, 7, 8, 9]]), TGT)
     crossing = any(w.shape[-2:] == (TGT.size(1), SRC.size(1)) for w in weights)
     deaf = any(close(before[0, t], after[0, t], 1e-6) for t in range(TGT.size(1)))
     expect(not deaf, "another source gives the same predictions", crossing=crossing)
-    read = model(SRC, torch.tensor([[3, 20, 12, 13, 14, 15]]))
-    expect(not close(before[0, 1:], read[0, 1:], 1e-6), "another target gives the same predictions")
+    other = model(SRC, torch.tensor([[3, 20, 12, 13, 14, 15]]))
+    expect(not close(before[0, 1:], other[0, 1:], 1e-6), "another target gives the same predictions")
 
 
-@law(*MODEL, "model: order of words")
+@law(*MODEL, "model: order of words", *WRONG, "positions: ")
 def order_of_words(code: Code) -> None:
     """The order of words counts, in the source and in the target: without positions it would not."""
-    model = code.model(N=1)  # of two causal layers the second could tell the order by what the first has seen
+    model = Model.of(
+        code, N=1
+    )  # of two causal layers the second could tell the order by what the first has seen
     before = model(SRC, TGT)
     encoder = close(before, model(torch.tensor([[6, 5, 7, 8, 9]]), TGT), 1e-5)
     decoder = close(before[:, 3:], model(SRC, torch.tensor([[3, 12, 11, 13, 14, 15]]))[:, 3:], 1e-5)
     parts = " and ".join(name for name, deaf in (("encoder", encoder), ("decoder", decoder)) if deaf)
     seen = f"two words change places, and the {parts} does not notice"
     expect(not parts, seen, mistake=f"positions are not added in the {parts}")
-
-
-@law(*MODEL, "model: residuals and norms")
-def residuals_and_norms(code: Code) -> str:
-    """Each sub-layer adds to its input, and what leaves a stack is normalized."""
-    model = code.model(shake=0.0)
-    memory, calls = trace(lambda: model.encode(SRC))
-    ran = [m for m, _, _ in calls]
-    norms = [m for m in ran if "norm" in type(m).__name__.lower() and not list(m.children())]
-    expect(norms, "the encoder has no layer norm")
-    tables = {id(m.weight) for m in model.modules(nn.Embedding)}
-    for m in model.modules(nn.Linear):
-        if id(m.weight) not in tables:
-            for parameter in m.parameters():
-                parameter.zero_()
-    silent = model.encode(SRC)
-    seen = "with sub-layers that give 0, nothing of the words is left"
-    expect(not close(silent[0, 0], silent[0, 1], 1e-3), seen, numbers(silent))
-    first = next(m for m in ran if m in norms or isinstance(m, nn.Linear | nn.MultiheadAttention))
-    order = "pre-norm" if first in norms else "post-norm"
-    deviation = memory.std(-1, correction=0)
-    normal, example = ((deviation > 0.9) & (deviation < 1.1)).all(), f"deviations {numbers(deviation)}"
-    expect(normal, "what leaves the encoder is not normalized", example, order=order)
-    return order
-
-
-@law(*MODEL, "model: probabilities")
-def probabilities(code: Code) -> str | None:
-    """The model, with its generator, gives log-probabilities (or logits) over the vocabulary."""
-    return check_log_probs(code.model(vocab=23).raw(SRC.repeat(2, 1), TGT.repeat(2, 1)), [])
-
-
-@law(*MODEL, "model: first loss")
-def first_loss(code: Code) -> str:
-    """A new model gives all tokens about the same probability: its loss is near ln V."""
-    V = 1000
-    model = code.model(src_vocab=V, tgt_vocab=V, d_model=64, d_ff=128, shake=0.0)
-    src, tgt = torch.randint(3, V, (8, 9)), torch.randint(3, V, (8, 10))
-    loss = float(F.nll_loss(model(src, tgt[:, :-1]).flatten(0, 1), tgt[:, 1:].flatten()))
-    told = f"{loss:.2f}, and ln {V} = {math.log(V):.2f}"
-    tables = [m.weight for m in model.modules(nn.Embedding)]
-    tied = bool({id(x) for x in tables} & {id(m.weight) for m in model.modules(nn.Linear)})
-    wide = max((float(x.std()) for x in tables), default=0.0)
-    near = math.log(V) - 0.7 < loss < math.log(V) + 1
-    expect(near, "the first loss is not near ln V", told, tied=tied, wide=wide)
-    return told
-
-
-@law(*MODEL, "model: tying")
-def tying(code: Code) -> str:
-    """Matrices that are meant to be one are one: a copy would drift apart in training."""
-    named = code.model(shake=0.0).module.named_modules()
-    matrices = {name: m.weight for name, m in named if isinstance(m, nn.Embedding | nn.Linear)}
-    matrices = {name: weight for name, weight in matrices.items() if weight.shape == (23, 24)}
-    shared = []
-    for (a, one), (b, other) in itertools.combinations(matrices.items(), 2):
-        if one is other or one.data_ptr() == other.data_ptr():
-            shared.append(f"{a} = {b}")
-        else:
-            expect(not torch.equal(one, other), f"{a} and {b} are equal, but two")
-    return "one matrix: " + ", ".join(shared) if shared else "no matrix is shared"
-
-
-@law(*MODEL, "model: gradients")
-def gradients(code: Code) -> None:
-    """A loss reaches every parameter, and every layer that runs has its parameters in the model."""
-    model = code.model()
-    with torch.enable_grad():
-        out, calls = trace(lambda: model(SRC, TGT))
-        out.gather(-1, TGT[..., None]).sum().backward()
-    known = {id(p) for p in model.module.parameters()}
-    for module, *_ in calls:
-        kept = all(id(p) in known for p in module.parameters(recurse=False))
-        expect(kept, f"{type(module).__name__} is not among the model's parameters")
-    named = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad]
-    without = [n for n, p in named if p.grad is None or not p.grad.abs().sum() > 0]
-    # A bias of the keys shifts all scores of a query alike, and so has no gradient but rounding.
-    expect(not without, f"no gradient reaches {len(without)} parameters", ", ".join(without[:4]))
-
-
-@law(*MODEL, "model: own weights")
-def own_weights(code: Code) -> None:
-    """Each layer, and each sub-layer in it, has weights of its own."""
-    model = code.model()
-    _, calls = trace(lambda: model(SRC, TGT))
-    vectors = [m for m, x, _ in calls if not isinstance(x, Tensor) or x.is_floating_point()]
-    own = [m for m in vectors if [*m.parameters(recurse=False)]]  # a table may serve for both languages
-    for module, times in Counter(own).items():
-        names = [n for n, m in model.module.named_modules(remove_duplicate=False) if m is module]
-        seen = f"{[*names, type(module).__name__][0]} is used {times} times in one pass"
-        expect(times == 1, seen, names=names)
-
-
-@law(*MODEL, "model: eval")
-def eval_is_deterministic(code: Code) -> None:
-    """In evaluation mode two passes agree; in training mode dropout makes them differ."""
-    model = code.model(dropout=0.5)
-    expect(close(model(SRC, TGT), model(SRC, TGT)), "the same input gives two outputs in evaluation mode")
-    model.module.train()
-    same = close(model(SRC, TGT), model(SRC, TGT))
-    expect(not same, "in training mode, with dropout 0.5, two passes agree")

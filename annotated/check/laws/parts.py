@@ -4,14 +4,19 @@ import itertools
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing, call, first, takes
-from annotated.check.law import Failure, close, compare, expect, expect_shape, explain, law, numbers
-from annotated.check.tracing import expect_dropout, normalized, trace, wrapping
+from annotated.check.adapt import Code, Missing, call, first, takes, takes_all
+from annotated.check.comparing import Failure, close, compare, expect, expect_shape, numbers
+from annotated.check.law import law
+from annotated.check.mistakes import explain
+from annotated.check.models import Model
+from annotated.check.tracing import Calls, expect_dropout, normalized, trace, wrapping
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"
@@ -23,34 +28,52 @@ def feed_forward_equation(code: Code) -> str | None:
     module, x = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.0), torch.randn(2, 5, 8) * 3
     out, calls = trace(lambda: first(call(module, x=x)))
     expect_shape(out, *x.shape)
+    seen = "the same input gives two outputs in evaluation mode"
+    compare(first(call(module, x=x)), out, seen)
     compare(out[:, 2:3], first(call(module, x=x[:, 2:3])), "a position depends on the others")
     if takes(code["feed_forward"], "drop"):
         dropping = code.build("feed_forward", d_model=8, d_ff=24, dropout=0.5)
         expect_dropout(dropping, lambda: first(call(dropping, x=x)))
-    maps = [call for call in calls if isinstance(call[0], nn.Linear)]
+    maps = [c for c in calls if isinstance(c.module, nn.Linear)]
     if len(maps) != 2:
         raise Missing("it does not consist of two nn.Linear")
-    (_, entered, inner), (w_2, active, left) = maps
-    expect(inner.size(-1) == 24, f"it is {inner.size(-1)} wide inside, and should be d_ff = 24")
-    inside = wrapping(x, entered, left, out, calls)
-    leak = float((active / inner)[inner < 0].median().clamp(0, 0.5))
+    if takes_all(code["feed_forward"], "d_model", "d_ff"):
+        width = maps[0].output.size(-1)
+        expect(width == 24, f"it is {width} wide inside, and should be d_ff = 24")
+    return activation_of(x, out, maps, wrapping(x, maps[0].x, maps[1].output, out, calls))
+
+
+def activation_of(x: Tensor, out: Tensor, maps: Calls, inside: str = "") -> str:
+    """Tell how a network of two linear maps, from x to `out`, is activated between them.
+
+    Raises Failure where that is no activation that somebody uses.
+    """
+    w_2, inner = maps[1].module, maps[0].output
+    leak = float((maps[1].x / inner)[inner < 0].median().clamp(0, 0.5))
     activations = {name: getattr(F, name.lower())(inner) for name in ("ReLU", "GELU", "SiLU", "ELU", "Mish")}
     activations |= {"GELU by tanh": F.gelu(inner, approximate="tanh"), "squared ReLU": inner.relu() ** 2}
     activations["LeakyReLU"] = F.leaky_relu(inner, leak)
     for name, wanted in activations.items():
-        if close(left if inside else out, w_2(wanted)):
+        if close(maps[1].output if inside else out, w_2(wanted)):
             return inside if name == "ReLU" else f"{inside} with {name}, where the paper has ReLU".strip()
-    compare(out, w_2(inner.relu()), w_2=w_2, inner=inner, x=x)
-    return None
+    seen = "the output is not that of two maps with an activation between them"
+    compare(out, w_2(inner.relu()), seen, w_2=w_2, inner=inner, x=x)
+    return ""
 
 
 @law(MODEL, "layer_norm", "layer norm: each vector alone")
 def layer_norm(code: Code) -> None:
-    """Each vector is normalized by itself over its features: mean 0 and deviation 1, before gain and bias."""
+    """Each vector is normalized by itself over its features: mean 0 and deviation 1, then gain and bias."""
     module, x = code.build("layer_norm", d_model=64), torch.randn(3, 5, 64) * 4 + 2
-    out = call(module, x=x)
+    out = first(call(module, x=x))
+    expect_shape(out, *x.shape)
     if not any(close(out, wanted, 1e-3) for wanted in normalized(x)):
-        compare(out, normalized(x)[0], "vectors are not normalized", x=x)
+        compare(out, normalized(x)[0], "vectors are not normalized", x=x, normal=normalized(x)[0])
+    vectors = [p for p in module.parameters() if p.shape == (64,)]
+    for p in vectors:
+        p.mul_(2).add_(1)  # a gain of 3, a bias of 1
+    if len(vectors) == 2:
+        compare(first(call(module, x=x)), out * 3 + 1, "gain and bias do not count", out=out)
 
 
 @law(VECTORS, "embeddings", "embeddings: scale")
@@ -61,11 +84,14 @@ def embedding_scale(code: Code) -> str | None:
     expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)")
     if (11, 16) not in tables:
         raise Missing("its table (vocab, d_model) is not found")
-    out, rows = call(module, tokens=tokens), tables[torch.Size((11, 16))][tokens]
+    out, rows = first(call(module, tokens=tokens)), tables[torch.Size((11, 16))][tokens]
+    expect_shape(out, 1, 3, 16)
     if close(out, rows) and type(module).forward is nn.Embedding.forward:
         raise Missing("a table alone, whose factor sqrt(d_model) stands elsewhere")
     if close(out, rows) and scaled_by_model(code):
         return "the model multiplies by sqrt(d_model) later"
+    if close(out, rows) and type(module).__name__ != "Embeddings" and "positional_encoding" not in code:
+        return "without the paper's factor sqrt(d_model), as in GPT"
     compare(out, rows * 4, "vectors have another scale", rows=rows)
     return None
 
@@ -73,28 +99,30 @@ def embedding_scale(code: Code) -> str | None:
 def scaled_by_model(code: Code) -> bool:
     """Tell whether something in the model has embeddings times sqrt(d_model), with positions or without."""
     with suppress(Exception):
-        model, tgt = code.model(shake=0.0), torch.tensor([[3, 4]])
-        _, one = trace(lambda: model(torch.tensor([[5, 6]]), tgt))
-        _, other = trace(lambda: model(torch.tensor([[7, 6]]), tgt))
-        pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a[1:], b[1:], strict=True)]
-        changes = [(x - y)[0, 0] for x, y in pairs if isinstance(x, Tensor) and x.is_floating_point()]
-        changes = [change for change in changes if change.shape == (24,) and change.any()]
-        return any(close(change, changes[0] * math.sqrt(24)) for change in changes)
+        model, tgt = Model.of(code, shake=0.0), torch.tensor([[3, 4]])
+        one, other = (trace(partial(model, torch.tensor([src]), tgt))[1] for src in ([5, 6], [7, 6]))
+        pairs = [(a.x, b.x) for a, b in zip(one, other, strict=True)]
+        pairs += [(a.output, b.output) for a, b in zip(one, other, strict=True)]
+        changes = [(a - b)[0, 0] for a, b in pairs if isinstance(a, Tensor) and a.is_floating_point()]
+        scaled = [(table[5] - table[7]) * math.sqrt(table.size(1)) for table in model.tables()]
+        return any(close(change, wanted) for change in changes for wanted in scaled)
     return False
 
 
 def build_positions(code: Code, dropout: float = 0.0) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
     """Return positional encoding, and what calls it, batch first."""
     module = code.build("positional_encoding", d_model=16, dropout=dropout, max_len=64)
-    return module, lambda x: code.flip(call(module, x=code.flip(x)))
+    return module, lambda x: code.flip(first(call(module, x=code.flip(x))))
 
 
 @law(POSITIONS, "positional_encoding", "positions: added")
 def positions_added(code: Code) -> str | None:
     """Positions are added to x: the same for every sentence, different at every position."""
-    x, (_, positions) = torch.randn(3, 7, 16), build_positions(code)
+    x, (module, positions) = torch.randn(3, 7, 16), build_positions(code)
     out, zero = positions(x), positions(x * 0)
+    expect(close(out, positions(x)), "the same input gives two outputs in evaluation mode")
     expect_shape(out, 3, 7, 16, out=out)
+    check_kept(module, lambda: positions(x.to("meta")))
     expect(not close(out, zero), "the output does not depend on x")
     rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
     expect(close(zero[0], zero[1]), "sentences get different positions", rows, zero=zero)
@@ -102,41 +130,58 @@ def positions_added(code: Code) -> str | None:
     if takes(code["positional_encoding"], "drop"):
         module, dropping = build_positions(code, 0.5)
         expect_dropout(module, lambda: dropping(x))
+        kept = torch.stack([dropping(torch.zeros(1, 7, 16)) for _ in range(9)])
+        expect(not close(kept.amax(0), kept.amin(0)), "the positions lose nothing to dropout")
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
     return None
 
 
-@law(POSITIONS, "positional_encoding", "positions: formula")
+@law(POSITIONS, "positional_encoding", "positions: formula", "positions: added")
 def positions_formula(code: Code) -> str | None:
     """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), and PE(pos, 2i + 1) the cosine of the same angle."""
     module, positions = build_positions(code)
-    if any(p.requires_grad for p in module.parameters()):
-        raise Missing("positions are learned")
     got, columns = positions(torch.zeros(1, 40, 16))[0], torch.arange(16).double()
+    learned = any(p.requires_grad for p in module.parameters())
 
     def table(j: Tensor = columns // 2 * 2, start: int = 0, base: float = 1e4, unit: float = 1) -> Tensor:
         angle = torch.arange(start, start + 40).double()[:, None] * unit * base ** (-j / 16)
         return torch.where(columns % 2 == 0, angle.sin(), angle.cos()).float()
 
     wanted = table()
-    if close(got, wanted, 2e-3):
-        return None
-    if close(got, torch.cat([wanted[:, ::2], wanted[:, 1::2]], -1), 2e-3):
-        return "all sines, then all cosines: another order of the same columns"
+    halves = torch.cat([wanted[:, ::2], wanted[:, 1::2]], -1)
+    if close(got, wanted, 2e-3) or close(got, halves, 2e-3):
+        expect(not learned, "the sines and cosines are a parameter, which training would change")
+        return (
+            None if close(got, wanted, 2e-3) else "all sines, then all cosines: another order of the columns"
+        )
+    if learned:
+        raise Missing("positions are learned")
     # Angles that grow are too large to agree in the last columns: the first tell all mistakes apart.
     row = f"position 2: {numbers(got[2])}, and should be {numbers(wanted[2])}"
     changed = lambda *change, **changes: table(*change, **changes)[:9, :6]  # noqa: E731
     raise Failure("the encodings are wrong", row, got=got[:9, :6], j=columns, table=changed)
 
 
+def check_kept(module: nn.Module, run: Callable[[], Any]) -> None:
+    """Raise Failure if a table is a plain attribute, which no device and no checkpoint finds."""
+    plain = [f"{type(m).__name__}.{name}" for m in module.modules() for name, x in vars(m).items()
+             if isinstance(x, Tensor) and x.dim() > 1]  # fmt: skip
+    module.to("meta")  # a device without numbers: PyTorch refuses what stayed behind
+    try:
+        run()
+    except (RuntimeError, NotImplementedError) as error:
+        left_behind = plain and "device" in str(error)
+        expect(not left_behind, f"`.to(device)` leaves {', '.join(plain)} behind")
+
+
 def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     """Call what stands around a sub-layer, which takes the sub-layer or what it gave."""
     try:
-        return call(module, x=x, function=function)
+        return first(call(module, x=x, function=function))
     except (TypeError, AttributeError):
-        return call(module, x=x, function=function(x))
+        return first(call(module, x=x, function=function(x)))
 
 
 @law(MODEL, "sublayer_connection", "residual and norm")
@@ -145,6 +190,8 @@ def sublayer_equation(code: Code) -> str:
     module, x = code.build("sublayer_connection", d_model=16, dropout=0.0), torch.randn(2, 5, 16) * 3 + 1
     matrix = torch.randn(16, 16)
     got = wrap(module, x, lambda y: y @ matrix)
+    again = wrap(module, x, lambda y: y @ matrix)
+    expect(close(got, again), "the same input gives two outputs in evaluation mode")
     if any(close(got, y, 1e-3) for y in normalized(x + x @ matrix)):
         return "post-norm, as in the paper"
     if any(close(got, x + y @ matrix, 1e-3) for y in normalized(x)):
@@ -156,7 +203,7 @@ def sublayer_equation(code: Code) -> str:
     raise Failure("it is neither post-norm nor pre-norm", numbers(got), mistake=max(mistakes))
 
 
-@law(MODEL, "sublayer_connection", "dropout of sub-layers")
+@law(MODEL, "sublayer_connection", "dropout of sub-layers", "residual and norm")
 def sublayer_dropout(code: Code) -> None:
     """Dropout acts on the sub-layer's output before the sum, never on x itself."""
     module, x = code.build("sublayer_connection", d_model=16, dropout=0.5), torch.randn(2, 5, 16)
@@ -170,9 +217,10 @@ def sublayer_dropout(code: Code) -> None:
 def generator(code: Code) -> str | None:
     """The generator gives log-probabilities over the vocabulary: their exponentials add up to 1."""
     module, x = code.build("generator", d_model=16, vocab=11), torch.randn(3, 5, 16) * 3
-    out, calls = trace(lambda: call(module, x=x))
+    out, calls = trace(lambda: first(call(module, x=x)))
     expect_shape(out, 3, 5, 11)
-    return check_log_probs(out, [y for m, _, y in calls if isinstance(m, nn.Linear)])
+    compare(first(call(module, x=x)), out, "the same input gives two outputs in evaluation mode")
+    return check_log_probs(out, [c.output for c in calls if isinstance(c.module, nn.Linear)])
 
 
 def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:

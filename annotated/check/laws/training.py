@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.adapt import Code, Missing, call, takes
-from annotated.check.law import close, expect, law, numbers, rows_of
+from annotated.check.adapt import Code, Missing, as_plain, call, first, takes
+from annotated.check.comparing import close, expect, numbers, rows_of
+from annotated.check.law import law
 
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
 
@@ -25,7 +26,7 @@ def get(batch: Any, *names: str) -> Any:
     """Return the first attribute there is. Raises Missing if there is none."""
     for name in names:
         if hasattr(batch, name):
-            return getattr(batch, name)
+            return as_plain(getattr(batch, name))
     raise Missing(f"needs a Batch with .{names[0]}")
 
 
@@ -41,7 +42,7 @@ def shifted_target(code: Code) -> None:
     expect(count == 6, f"ntokens is {count}, and should be 6", count=count)
 
 
-@law(BATCHES, "batch", "batch: masks")
+@law(BATCHES, "batch", "batch: masks", "causal mask")
 def batch_masks(code: Code) -> None:
     """The source mask hides padding; the target mask hides padding and what follows."""
     src, tgt, batch = batch_of(code)
@@ -65,52 +66,80 @@ def batch_masks(code: Code) -> None:
 # ---- the loss (section 5.4)
 
 
-def loss_of(code: Code, log_probs: Tensor, target: Tensor, smoothing: float) -> Tensor:
+def loss_of(
+    code: Code, log_probs: Tensor, target: Tensor, smoothing: float, pad: int | None = None
+) -> Tensor:
     part, given = code["label_smoothing"], {"log_probs": log_probs, "target": target}
+    pad = code.pad if pad is None else pad
     if inspect.isclass(part):
-        part = code.build("label_smoothing", vocab=log_probs.size(-1), pad=code.pad, smoothing=smoothing)
-        return call(part, **given).sum()
-    return call(part, **given, smoothing=smoothing, pad=code.pad).sum()
+        part = code.build("label_smoothing", vocab=log_probs.size(-1), pad=pad, smoothing=smoothing)
+        return first(call(part, **given)).sum()
+    return first(call(part, **given, smoothing=smoothing, pad=pad)).sum()
 
 
 @law(RECIPE, "label_smoothing", "smoothing: mass")
 def smoothing_mass(code: Code) -> str | None:
     """The target has 1 - smoothing on the right token and smoothing on the others: together 1."""
+    told: str | None = None
+    for pad in {code.pad, 2} if takes(code["label_smoothing"], "pad", "ignore") else {code.pad}:
+        told = mass_of(code, pad) or told
+    return told
+
+
+def mass_of(code: Code, pad: int) -> str | None:
     target, V, e = torch.tensor([3]), 6, 0.4
     x = torch.randn(1, V).log_softmax(-1).requires_grad_()
     with torch.enable_grad():
-        loss_of(code, x, target, e).backward()
+        loss = loss_of(code, x, target, e, pad)
+        loss.backward()
     grad = torch.zeros(V) if x.grad is None else x.grad[0]
     q = -grad
     if abs(grad.sum()) < 1e-4 and grad.abs().max() > 1e-3:  # it takes logits
         q = x.detach().softmax(-1)[0] - grad
     if close(q, torch.full((V,), e / V).index_fill(0, target, 1 - e + e / V), 1e-3):
         return "smoothing / V on every token, as in PyTorch"
-    right, on_padding, total = float(q[3]), float(q[code.pad]), float(q.sum())
-    others = q[[i for i in range(V) if i not in (3, code.pad)]]
-    example = f"token 3 of 6 is right, padding is {code.pad}, smoothing 0.4: {numbers(q)}"
+    right, on_padding, total = float(q[3]), float(q[pad]), float(q.sum())
+    others = q[[i for i in range(V) if i not in (3, pad)]]
+    example = f"token 3 of 6 is right, padding is {pad}, smoothing 0.4: {numbers(q)}"
     seen = f"the right token gets {right:.3g}, and should get 0.6"
-    expect(abs(right - (1 - e)) < 1e-3, seen, example, right=right, others=others, e=e)
-    expect(others.max() - others.min() < 1e-3, "the other tokens get different shares", example)
+    expect(abs(right - (1 - e)) < 1e-3, seen, example, right=right, others=others, e=e, total=total)
+    at_zero = pad != 0 and abs(float(q[0])) < 1e-3 < abs(on_padding)
+    mistake = f"padding is {pad} here, and token 0 is treated as padding" if at_zero else ""
+    seen = "the other tokens get different shares"
+    expect(others.max() - others.min() < 1e-3, seen, example, mistake=mistake)
     mistake = "padding must get nothing: set its column to 0"
     if abs(on_padding) < 1e-3:
         n = round(e / max(float(others[0]), 1e-6))
         mistake = f"smoothing is divided by {n}, but {V - 2} other tokens get it: size - 2"
     expect(abs(total - 1) < 1e-3, f"the target adds up to {total:.3g}, not 1", example, mistake=mistake)
+    sure = q.clamp_min(1e-30).log()
+    kinds = {"the sum of -q log p": -(q * x[0]).sum(), "the KL divergence": (q * (sure - x[0])).sum()}
+    kind = next(
+        (k for k, y in kinds.items() if math.isclose(float(loss), float(y), rel_tol=1e-3)), "another loss"
+    )
+    expect(not code.stubs or kind[4:7] == "sum", f"the loss is {kind}, not the sum of -q log p", example)
     return "padding gets a share too" if abs(on_padding) > 1e-3 else None
 
 
-@law(RECIPE, "label_smoothing", "smoothing: padding")
-def smoothing_padding(code: Code) -> None:
+@law(RECIPE, "label_smoothing", "smoothing: padding", "smoothing: mass")
+def smoothing_padding(code: Code) -> str:
     """Rows whose target is padding count nothing: neither in the loss nor in its gradient."""
     if not takes(code["label_smoothing"], "pad", "ignore"):
         raise Missing("the loss knows no padding")
-    p, x = code.pad, torch.randn(4, 6).log_softmax(-1)
-    short = float(loss_of(code, x[:2], torch.tensor([3, 4]), 0.1))
-    long = float(loss_of(code, x, torch.tensor([3, 4, p, p]), 0.1))
-    same = math.isclose(short, long, rel_tol=1e-3, abs_tol=1e-4)
-    rows = f"{short:.4f} without, {long:.4f} with"
-    expect(same, "two rows of padding change the loss", rows, short=short, long=long)
+    x = torch.randn(4, 6).log_softmax(-1)
+    one = float(loss_of(code, x[:1], torch.tensor([3]), 0.1))
+    both = float(loss_of(code, x[:1].repeat(2, 1), torch.tensor([3, 3]), 0.1))
+    mean = math.isclose(one, both, rel_tol=1e-3)
+    expect(
+        not (mean and code.stubs), "the loss is a mean over tokens, not their sum", f"{one:.4f}, {both:.4f}"
+    )
+    for p in {code.pad, 2}:
+        short = float(loss_of(code, x[:2], torch.tensor([3, 4]), 0.1, p))
+        long = float(loss_of(code, x, torch.tensor([3, 4, p, p]), 0.1, p))
+        same = math.isclose(short, long, rel_tol=1e-3, abs_tol=1e-4)
+        rows = f"{short:.4f} without, {long:.4f} with"
+        expect(same, "two rows of padding change the loss", rows, short=short, long=long, pad=p)
+    return "a mean over tokens" if mean else ""
 
 
 # ---- the schedule (section 5.3)
@@ -130,6 +159,9 @@ def rate_equation(code: Code) -> str | None:
         twice = float(call(code["rate"], step=50, **given | {"factor": 2.0}))
         expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
     with suppress(ArithmeticError):
-        call(code["rate"], step=0, **given)
+        zero, one = (float(call(code["rate"], step=n, **given)) for n in (0, 1))
+        expect(
+            not code.stubs or math.isclose(zero, one), f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
+        )
         return None
     return "step 0, which PyTorch's schedulers ask for first, divides by 0"

@@ -5,8 +5,16 @@ from pathlib import Path
 
 from annotated.check import Report, run_file
 from annotated.check.adapt import Code
-from annotated.check.build import first_open_stub, hints, model_is_right, translate, write_stubs
+from annotated.check.build import (
+    first_open_stub,
+    fits_the_weights,
+    hints,
+    model_is_right,
+    translate,
+    write_stubs,
+)
 from annotated.check.grade import grade, grades_as_csv, not_graded
+from annotated.check.loading import as_script
 from annotated.check.report import junit, printable
 from annotated.translation.files import check_output
 
@@ -15,15 +23,22 @@ def check(args: Namespace) -> int:
     """Check files, or grade a folder; 1 where a law is broken or not written yet."""
     if bool(args.files) == (args.grade is not None):
         raise ValueError("name a file to check, or a folder with --grade")
+    if (args.grade is None) != (args.require is None):
+        raise ValueError("--grade and --require go together: name the parts that the submissions must have")
     found = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
     others = [*args.files, *found, args.adapter]
     for output in (args.json, args.junit, args.csv):
         check_output(output, others)
         others.append(output)
-    reports = grade(args.grade, args.timeout, args.adapter) if args.grade is not None else []
+    reports = (
+        grade(args.grade, args.require.split(","), args.timeout, args.adapter)
+        if args.grade is not None
+        else []
+    )
     for report in reports:
         mistake = report.first_mistake()
-        print(f"{report.name:20}  {report.summary()}{'; first ' + mistake if mistake else ''}")
+        result = "passed" if report.passed else "FAILED"
+        print(f"{report.name:20}  {result}: {report.summary()}{'; first ' + mistake if mistake else ''}")
     if left_out := {str(path) for file in found if (path := not_graded(args.grade, file))}:
         print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
     for file in args.files:
@@ -45,10 +60,16 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
     if not model_is_right(report):
         if text is not None:
             print("\nThe model must keep its laws before the shipped weights are loaded into it.")
+    elif text is None and (other := fits_the_weights(report)):
+        print(f"\nThe model and its parts are right. The shipped weights need post-norm, not {other}.")
     elif text is None:
-        print('\nThe model itself keeps its laws. Let it translate: --translate "A dog runs."')
+        print('\nThe model and its parts are right. Let it translate: --translate "A dog runs."')
     else:
-        own, theirs, other = translate(Code.load(file, adapter), text)
+        from annotated.translation.translator import load_pretrained
+
+        shipped = load_pretrained("multi30k-en-de", engine="pytorch")
+        with as_script(file):
+            own, theirs, other = translate(Code.load(file, adapter), text, shipped)
         print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")
         print("(as the package's model does)" if own == theirs else f"(the package's model writes: {theirs})")
         if other:

@@ -238,7 +238,7 @@ def check(command: ArgumentParser) -> None:
       annotated check my_transformer.py
       annotated check my_transformer.py --hints 2
       annotated check my_transformer.py --translate "A dog runs across the grass."
-      annotated check --grade submissions/ --csv grades.csv --junit grades.xml
+      annotated check --grade submissions/ --require attention,multi_head_attention --csv grades.csv
     """
     add = command.add_argument
     add("files", type=Path, nargs="*", metavar="FILE.py", help="Python files to check; they are executed")
@@ -247,6 +247,7 @@ def check(command: ArgumentParser) -> None:
     add("--translate", metavar="TEXT", help="English sentence, for a model that keeps all laws; trained "
         "weights are loaded into it")  # fmt: skip
     add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
+    add("--require", metavar="PARTS", help="parts that each submission must have: attention,rate; or all")
     add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
     add("--verbose", action="store_true", help="list the laws that do not apply, too")
     add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON: an object for one "

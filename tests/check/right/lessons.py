@@ -6,6 +6,8 @@ from collections import Counter
 import torch
 from torch import nn
 
+STUBS = True
+
 
 def attention(query, key, value, mask=None, dropout=None):
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
@@ -184,7 +186,8 @@ class LabelSmoothing(nn.Module):
 
 
 def rate(step, model_size, factor, warmup):
-    return factor * model_size ** (-0.5) * min(max(step, 1) ** (-0.5), step * warmup ** (-1.5))
+    step = max(step, 1)
+    return factor * model_size ** (-0.5) * min(step ** (-0.5), step * warmup ** (-1.5))
 
 
 def greedy_decode(model, src, src_mask, max_len, start_symbol, end_symbol=None):

@@ -1,0 +1,79 @@
+"""Hold numbers to what they should be, and show them."""
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# By law: a mistake, and what tells from the law's facts whether it was made. A condition must hold; anything
+# else must equal what the code under test gave (`got`). The first that fits is named.
+Predicates = dict[str, dict[str, Callable[[SimpleNamespace], Any]]]
+
+
+class Failure(Exception):  # noqa: N818 (it is a finding)
+    """A law is broken: what was seen, the smallest example with its numbers, the likely mistake.
+
+    Where no mistake is given, one is found by the facts, or by what was seen.
+    """
+
+    def __init__(self, seen: str, example: str = "", /, mistake: str = "", **facts: Any):
+        super().__init__(seen)
+        self.seen, self.example, self.mistake, self.facts = seen, example, mistake, facts
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
+    same = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
+    return same and torch.allclose(a.float(), b.float(), atol=tolerance, rtol=tolerance)
+
+
+def softmax(x: Tensor, dim: int = -1) -> Tensor:
+    return x.softmax(dim)
+
+
+def numbers(x: Tensor) -> str:
+    """Show the first numbers of a tensor."""
+    return "[" + ", ".join(f"{float(n):.3g}" for n in x.detach().flatten()[: min(6, x.size(-1))]) + "]"
+
+
+def rows_of(mask: Tensor) -> str:
+    return " / ".join("".join(str(int(x)) for x in row) for row in mask)
+
+
+def expect(right: object, seen: str, example: str = "", /, **facts: Any) -> None:
+    """Raise Failure unless something is right."""
+    if not right:
+        raise Failure(seen, example, **facts)
+
+
+def expect_shape(x: Any, *shape: int, **facts: Any) -> None:
+    expect(isinstance(x, Tensor), f"it returns {type(x).__name__}, not a tensor")
+    expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}", **facts)
+
+
+def compare(got: Tensor, wanted: Tensor, seen: str = "the output is wrong", /, **facts: Any) -> None:
+    """Raise Failure, with the row that differs most, unless two tensors agree."""
+    expect(isinstance(got, Tensor), f"it returns {type(got).__name__}, not a tensor")
+    shapes = f"the shape is {tuple(got.shape)}, and should be {tuple(wanted.shape)}"
+    expect(got.shape == wanted.shape, shapes, got=got, **facts)
+    a, b = (x.reshape(-1, x.size(-1)) for x in (got, wanted))
+    worst = int((a - b).abs().amax(-1).nan_to_num(torch.inf).argmax())
+    row = f"a row: {numbers(a[worst])}, and should be {numbers(b[worst])}"
+    expect(close(got, wanted), seen, row, got=got, **facts)
+
+
+def told_by(predicate: Callable[[SimpleNamespace], Any], facts: SimpleNamespace) -> bool:
+    """Tell whether a mistake was made, by its predicate."""
+    try:
+        told = torch.as_tensor(predicate(facts))
+        condition = told.dtype == torch.bool and told.dim() == 0
+        return bool(told) if condition else close(torch.as_tensor(facts.got), told, 1e-3)
+    except (RuntimeError, IndexError, ValueError, AttributeError, ArithmeticError):
+        return False  # where these facts are not known, nobody can make this mistake
+
+
+def mean_of(numbers: Tensor) -> float:
+    """Return the geometric mean."""
+    return math.exp(float(numbers.clamp_min(1e-9).log().mean()))

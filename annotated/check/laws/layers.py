@@ -1,0 +1,161 @@
+"""Laws of the layers inside a model: what each sub-layer reads, adds, normalizes and drops (lesson 06)."""
+
+import itertools
+import math
+from functools import lru_cache
+
+import torch
+
+from annotated.check.adapt import Code, Missing, takes
+from annotated.check.comparing import Failure, close, expect
+from annotated.check.law import law
+from annotated.check.laws.parts import activation_of
+from annotated.check.models import SIZES, Model
+from annotated.check.tracing import normalized
+from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, Layer, Walk, follow
+
+MODEL = "06_the_full_model", "make_model"
+WRONG = "model: probabilities", "model: eval"  # what everything else about a model may follow from
+
+
+@lru_cache(maxsize=2)
+def walk(code: Code) -> Walk:
+    rate = 0.5 if takes(code["make_model"], "drop") else 0.0  # dropout is only looked at
+    return Walk(Model.of(code, shake=0.0, dropout=rate))
+
+
+@law(*MODEL, "model: residuals and norms", *WRONG, "residual and norm", "layer norm", "model: own weights")
+def residuals_and_norms(code: Code) -> str:
+    """Each sub-layer reads the sum before it and adds to it, with a norm after the sum or before it.
+
+    The encoder has self-attention, then the network; the decoder attention to the memory in between. What
+    leaves a stack is normalized.
+    """
+    passed = walk(code)
+    calls, orders = passed.trace.calls, set[str]()
+    for layer in (*passed.encoder, *passed.decoder):
+        kinds = [sub.kind for sub in layer.sublayers]
+        wanted = [SELF, CROSS, NETWORK] if layer in passed.decoder and passed.encoder else [SELF, NETWORK]
+        if sorted(kinds) == sorted(wanted):
+            expect(kinds == wanted, f"{layer.name} has {', then '.join(kinds)}", order="wrong")
+        orders.add(follow(layer, calls))
+    for one, other in (*itertools.pairwise(passed.encoder), *itertools.pairwise(passed.decoder)):
+        readings = [one.out, *normalized(one.out, calls)]
+        same = any(close(other.x, y, 1e-3) for y in readings)
+        expect(same, f"{other.name} does not read what {one.name} left", mistake=between(passed, one, other))
+    order = " and ".join(sorted(orders))
+    for name, layers, leaves in (
+        ("encoder", passed.encoder, passed.memory[-1] if passed.memory else None),
+        ("decoder", passed.decoder, passed.states),
+    ):
+        if layers and "pre-norm" in orders and leaves is not None:
+            plain = close(leaves, layers[-1].out, 1e-3) and not any(
+                close(leaves, y, 1e-3) for y in normalized(leaves)
+            )
+            expect(not plain, f"what leaves the {name} is not normalized", order=order)
+    expect(len(orders) == 1, "some layers are post-norm, others pre-norm", order=order)
+    once_more = any("norm" in type(c.module).__name__.lower() and c.begin > passed.last.end for c in calls)
+    return f"{order}, and a norm after the last layer" if once_more and order == "post-norm" else order
+
+
+def between(passed: Walk, one: Layer, other: Layer) -> str:
+    """Name what is done to the vectors between two layers."""
+    change = passed.model.code.flip(other.x - one.out)
+    if close(change[0], change[1]) and change.abs().max() > 1e-3:
+        return "positions are added in every layer: once, before the first, is enough"
+    return "each layer must read what the one before it left: x = layer(x)"
+
+
+@law(*MODEL, "model: memory of the last layer", *WRONG, "model: memory", "model: residuals and norms")
+def memory_of_the_last_layer(code: Code) -> None:
+    """Every layer of the decoder reads the same memory: what the last layer of the encoder left."""
+    passed = walk(code)
+    if not passed.encoder or not passed.memory:
+        raise Missing("no layer of its decoder is seen to read a memory")
+    last = passed.encoder[-1].out
+    for number, memory in enumerate(passed.memory):
+        right = [last, *normalized(last, passed.trace.calls), *passed.memory[-1:]]
+        same = any(close(memory, y, 1e-3) for y in right)
+        expect(same, f"decoder layer {number} reads another memory than what the last encoder layer left")
+    of_last = [last, *normalized(last, passed.trace.calls)]
+    earlier = any(close(passed.memory[0], layer.out, 1e-3) for layer in passed.encoder[:-1])
+    expect(
+        not earlier or any(close(passed.memory[0], y, 1e-3) for y in of_last),
+        "the memory is an earlier layer's",
+    )
+
+
+@law(*MODEL, "model: networks", *WRONG, "feed-forward", "model: residuals and norms")
+def networks(code: Code) -> str:
+    """The network of each layer has an activation between its two linear maps."""
+    found = [sub for layer in (*walk(code).encoder, *walk(code).decoder) for sub in layer.sublayers]
+    pairs = [sub.maps for sub in found if sub.kind == NETWORK and len(sub.maps) == 2]
+    if not pairs:
+        raise Missing("its networks are not two nn.Linear each")
+    return {activation_of(maps[0].x, maps[1].output, maps) for maps in pairs}.pop()
+
+
+@law(
+    *MODEL,
+    "model: dropout",
+    *WRONG,
+    "dropout of sub-layers",
+    "positions: added",
+    "model: residuals and norms",
+)
+def places_of_dropout(code: Code) -> str:
+    """Dropout acts on each sub-layer's output before it is added, and on embeddings plus positions."""
+    if not takes(code["make_model"], "drop"):
+        raise Missing("the model takes no dropout")
+    passed = walk(code)
+    dropped = [spot.x for spot in passed.trace.dropouts]
+    if not dropped:
+        raise Failure("no dropout is called in training mode")
+    words = any(x.size(-1) == passed.model.vocab for x in dropped)
+    expect(not words, "dropout acts on the scores of the words, which leave the model")
+    for layer in (*passed.encoder, *passed.decoder):
+        for number, sub in enumerate(layer.sublayers):
+            following = [s.inputs[0] for s in layer.sublayers[number + 1 :][:1] if s.inputs] or [layer.out]
+            if any(close(x, y) for x in dropped for y in sub.gives):
+                continue
+            after = any(close(x, y) for x in dropped for y in following)
+            where = f"{layer.name}, {sub.kind}"
+            expect(not after, f"{where}: dropout acts after the sum and the norm")
+            expect(False, f"{where}: no dropout acts on what it gives")
+    remarks = []
+    for name, layers in (("encoder", passed.encoder), ("decoder", passed.decoder)):
+        if layers and not any(close(layers[0].x, x) for x in dropped):
+            rest = [layers[0].x - x for x in dropped if x.shape == layers[0].x.shape]
+            alone = any(close(y[0], y[1]) and y.abs().max() > 0.1 for y in map(code.flip, rest))
+            expect(not alone, f"{name}: dropout acts on the embeddings before the positions are added")
+            remarks.append(f"the {name}'s embeddings lose nothing to dropout")
+    return "; ".join(remarks)
+
+
+@law(*MODEL, "model: embeddings", *WRONG, "embeddings:", "positions:", "model: order of words")
+def embeddings_of_the_model(code: Code) -> str:
+    """What enters a stack is embeddings times sqrt(d_model), plus positions, on both sides alike."""
+    passed, factors = walk(code), {}
+    for name, layers, tokens in (("encoder", passed.encoder, SRC), ("decoder", passed.decoder, TGT)):
+        x = code.flip(layers[0].x) if layers else torch.zeros(0)
+        for table in passed.model.tables() if layers and x.shape[:2] == tokens.shape else ():
+            rows = (table[tokens[0]] - table[tokens[1]])[1:]
+            factor = float((rows * (x[0] - x[1])[1:]).sum() / rows.square().sum())
+            if close(x[0, 1:] - x[1, 1:], rows * factor, 1e-3):
+                factors[name] = factor
+                rest = x - table[tokens] * factor
+                expect(close(rest[0], rest[1], 1e-3), f"sentences get different positions in the {name}")
+    if not factors:
+        raise Missing("what enters its layers is not a table's rows and positions")
+    root = math.sqrt(SIZES["d_model"])
+    for name, factor in factors.items():
+        expect(abs(factor - root * root) > 0.1, f"the {name}'s embeddings are multiplied by d_model")
+    if len({round(factor, 2) for factor in factors.values()}) > 1:
+        told = ", ".join(f"{name} {factor:.3g}" for name, factor in factors.items())
+        raise Failure("embeddings have another factor in the encoder than in the decoder", told)
+    factor = min(factors.values())
+    return (
+        ""
+        if abs(factor - root) < 0.01
+        else f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
+    )

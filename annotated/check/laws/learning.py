@@ -1,0 +1,111 @@
+"""Laws of a model's parameters: how they start, which are shared, what learns (lesson 06)."""
+
+import itertools
+import math
+from collections import Counter
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotated.check.adapt import Code
+from annotated.check.comparing import expect
+from annotated.check.law import law
+from annotated.check.laws.model import MODEL, SRC, TGT, WRONG
+from annotated.check.laws.parts import check_kept
+from annotated.check.models import Model
+from annotated.check.tracing import trace
+
+
+@law(*MODEL, "model: own weights", *WRONG)
+def own_weights(code: Code) -> None:
+    """Each layer, and each sub-layer in it, has weights of its own, which start otherwise than all others."""
+    model = Model.of(code, shake=0.0)
+    _, calls = trace(lambda: model(SRC, TGT))
+    vectors = [c.module for c in calls if not isinstance(c.x, Tensor) or c.x.is_floating_point()]
+    own = [m for m in vectors if [*m.parameters(recurse=False)]]  # a table may serve for both languages
+    for module, times in Counter(own).items():
+        names = [n for n, m in model.module.named_modules(remove_duplicate=False) if m is module]
+        seen = f"{[*names, type(module).__name__][0]} is used {times} times in one pass"
+        expect(times == 1, seen, names=names)
+    drawn = [(n, p) for n, p in model.module.named_parameters() if p.dim() > 1 and p.min() < p.max()]
+    for (a, one), (b, other) in itertools.combinations(drawn, 2):
+        if one.shape == other.shape and model.vocab not in one.shape:
+            expect(not torch.equal(one, other), f"{a} and {b} start with the same numbers")
+
+
+@law(
+    *MODEL,
+    "model: gradients",
+    *WRONG,
+    "heads: ",
+    "feed-forward",
+    "layer norm",
+    "model: own",
+    "model: residuals",
+)
+def gradients(code: Code) -> None:
+    """A loss reaches every parameter, and every layer that runs has its parameters in the model."""
+    model = Model.of(code)
+    with torch.enable_grad():
+        model(SRC, TGT).gather(-1, TGT[..., None]).sum().backward()
+    named = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad]
+    without = [n for n, p in named if p.grad is None or not p.grad.abs().sum() > 0]
+    # A bias of the keys shifts all scores of a query alike, and so has no gradient but rounding.
+    expect(not without, f"no gradient reaches {len(without)} parameters", ", ".join(without[:4]))
+
+
+@law(*MODEL, "model: tying", *WRONG)
+def tying(code: Code) -> str:
+    """Matrices that are meant to be one are one parameter: two would drift apart in training."""
+    module = Model.of(code, shake=0.0, src_vocab=23, tgt_vocab=23).module
+    named = {id(p): (n, p) for n, p in module.named_parameters() if p.shape == (23, 24)}
+    for (a, one), (b, other) in itertools.combinations(named.values(), 2):
+        apart = one.data_ptr() != other.data_ptr()
+        expect(apart, f"{a} and {b} have the same numbers in memory, but are two parameters")
+        drawn = one.min() < one.max()
+        expect(drawn or other.min() < other.max(), f"{a} and {b} start with one number everywhere")
+        expect(not torch.equal(one, other), f"{a} and {b} are equal, but two")
+    every = [n for n, p in module.named_parameters(remove_duplicate=False) if id(p) in named]
+    shared = [n for n in every if n not in {n for n, _ in named.values()}]
+    return (
+        "one matrix: " + " = ".join([*(n for n, _ in named.values()), *shared])
+        if shared
+        else "no matrix is shared"
+    )
+
+
+@law(*MODEL, "model: first loss", *WRONG, "embeddings:", "layer norm", "model: embeddings", "model: tying",
+     "model: residuals and norms", "model: own weights")  # fmt: skip
+def first_loss(code: Code) -> str:
+    """A new model gives all tokens about the same probability: its loss is near ln V."""
+    V = 1000
+    model = Model.of(code, src_vocab=V, tgt_vocab=V, d_model=64, d_ff=128, shake=0.0)
+    src, tgt = torch.randint(3, V, (8, 9)), torch.randint(3, V, (8, 10))
+    loss = float(F.nll_loss(model(src, tgt[:, :-1]).flatten(0, 1), tgt[:, 1:].flatten()))
+    told = f"{loss:.2f}, and ln {V} = {math.log(V):.2f}"
+    tables = [m.weight for m in model.modules(nn.Embedding)]
+    tied = bool({id(x) for x in tables} & {id(m.weight) for m in model.modules(nn.Linear)})
+    wide = max((float(x.std()) for x in tables), default=0.0)
+    near = math.log(V) - 0.7 < loss < math.log(V) + 1
+    expect(near, "the first loss is not near ln V", told, tied=tied, wide=wide)
+    if code.stubs:
+        expect(0.5 < wide * 8 < 1.5, "the table does not start with deviation d_model ** -0.5", f"{wide:.3g}")
+        for name, matrix in model.module.named_parameters():
+            if matrix.dim() == 2 and V not in matrix.shape:
+                bound = math.sqrt(6 / sum(matrix.shape))
+                uniform = 0.9 * bound < matrix.abs().max() < 1.01 * bound
+                expect(
+                    uniform,
+                    f"{name} does not start Xavier-uniform",
+                    f"largest {matrix.abs().max():.3g}, {bound:.3g}",
+                )
+    return told
+
+
+@law(*MODEL, "model: moves", *WRONG, "positions: ")
+def moves(code: Code) -> None:
+    """Everything that a model needs moves with it to another device, and into a checkpoint."""
+    model = Model.of(code)
+    src, tgt = SRC.to("meta"), TGT.to("meta")
+    check_kept(model.module, lambda: model.raw(src, tgt))

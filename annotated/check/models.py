@@ -1,0 +1,154 @@
+"""A model of anyone's code, called with tokens; and one to search with, where the code has none."""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from annotated.check.adapt import Code, Missing, first, perturb, takes_all
+from annotated.check.comparing import close
+
+SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
+HEADS = ("generator", "project", "projection", "projection_layer", "fc_out", "out", "linear", "fc", "head")
+
+
+@dataclass
+class Model:
+    """A translation model of the code under test: tokens (B, S) and (B, T) in, log-probabilities out."""
+
+    code: Code
+    module: nn.Module
+    vocab: int  # of the target
+    pad: int
+    first: list[Tensor] = field(default_factory=list)  # its first weights, where they are drawn again
+
+    @classmethod
+    def of(cls, code: Code, shake: float = 0.2, **sizes: Any) -> "Model":
+        """Build a model of two layers, far enough from its first weights that every part counts."""
+        sizes = {**SIZES, "dropout": 0.0, "pad": code.pad, "device": "cpu", **sizes}
+        if not takes_all(code["make_model"], "src_vocab", "tgt_vocab"):
+            vocabulary = "tgt_vocab" if takes_all(code["make_model"], "tgt_vocab") else "src_vocab"
+            sizes["tgt_vocab"] = sizes["src_vocab"] = sizes[vocabulary]
+        module = code.build("make_model", **sizes)
+        if not isinstance(module, nn.Module):
+            raise Missing("needs a `make_model` that returns a torch.nn.Module")
+        if not any(
+            sizes["tgt_vocab"] in p.shape or sizes["src_vocab"] in p.shape for p in module.parameters()
+        ):
+            raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")
+        perturb(module, shake)
+        return cls(code, module, int(sizes["tgt_vocab"]), int(sizes["pad"]))
+
+    def train(self) -> "Model":
+        self.module.train()
+        return self
+
+    def masks(self, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
+        """Hide padding, and in the target what follows: bool (B, 1, S) and (B, T, T), True allowed."""
+        causal = (tgt != self.pad).unsqueeze(1).expand(-1, tgt.size(1), -1).tril()
+        return {"src_mask": (src != self.pad).unsqueeze(1), "tgt_mask": causal}
+
+    def modules(self, *kinds: type[nn.Module]) -> list[Any]:
+        return [module for module in self.module.modules() if isinstance(module, kinds)]
+
+    def tables(self) -> list[Tensor]:
+        """Return the matrices (vocabulary, d_model)."""
+        shapes = [(SIZES["src_vocab"], SIZES["d_model"]), (self.vocab, SIZES["d_model"])]
+        return [p for p in self.module.parameters() if p.shape in shapes]
+
+    def encode(self, src: Tensor) -> Tensor:
+        """Tokens (B, S) -> the memory (B, S, d_model). Raises Missing for a model without `encode`."""
+        if not hasattr(self.module, "encode"):
+            raise Missing("needs a model with `encode`")
+        mask = self.masks(src, src)["src_mask"]
+        encode: Any = self.module.encode
+        return self.code.flip(first(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
+
+    def states(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Any:
+        """Return what `decode`, or the whole model, gives for tokens (B, S) and (B, T)."""
+        module, flip, masks = cast(Any, self.module), self.code.flip, self.masks(src, tgt)
+        target = {"tgt": flip(tgt), "tgt_mask": masks["tgt_mask"]}
+        if hasattr(module, "encode") and hasattr(module, "decode"):
+            memory = self.encode(src) if memory is None else memory
+            source = {"memory": flip(memory), "src_mask": masks["src_mask"]}
+            return first(self.code.call(module.decode, **source, **target))
+        return first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
+
+    def agrees(self, src: Tensor, tgt: Tensor) -> bool:
+        """Tell whether `forward` gives what `encode` and `decode` do, if there are all three."""
+        module, flip, masks = self.module, self.code.flip, self.masks(src, tgt)
+        if not (hasattr(module, "encode") and hasattr(module, "decode")) or "forward" not in vars(
+            type(module)
+        ):
+            return True
+        with suppress(Missing):
+            whole = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
+            states, out = self.states(src, tgt), flip(self.raw(src, tgt))
+            return any(close(whole, x) for x in (states, out, out.reshape(-1, self.vocab)))
+        return True
+
+    def raw(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
+        """Return what the model gives, with its generator applied: (B, T, V)."""
+        states, shape = self.states(src, tgt, memory), self.code.flip(tgt).shape
+        if not isinstance(states, Tensor):
+            raise Missing(f"needs a tensor (B, T, {self.vocab}), not {type(states).__name__}")
+        if states.size(-1) != self.vocab:
+            heads = [getattr(self.module, name) for name in HEADS if hasattr(self.module, name)]
+            if not heads:
+                raise Missing(f"needs log-probabilities (B, T, {self.vocab}), not {tuple(states.shape)}")
+            states = first(heads[0](states))
+        if states.shape[:2] != shape and states.numel() == tgt.numel() * self.vocab:
+            states = states.view(*shape, -1)
+        return self.code.flip(states)
+
+    def __call__(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
+        """Log-probabilities (B, T, V), whether the model gives them, logits or probabilities."""
+        out = self.raw(src, tgt, memory)
+        if (out >= 0).all() and torch.allclose(out.sum(-1), torch.ones(()), atol=1e-3):
+            return out.clamp_min(1e-30).log()
+        return out.log_softmax(-1)
+
+
+class StandIn(nn.Module):
+    """PyTorch's Transformer under the classic's names, for a search that comes without a model."""
+
+    positions: Tensor
+
+    def __init__(self, src_vocab: int, tgt_vocab: int, N: int, d_model: int, d_ff: int, h: int):
+        super().__init__()
+        self.h, self.scale = h, math.sqrt(d_model)
+        self.src_embed, self.tgt_embed = (nn.Embedding(n, d_model) for n in (src_vocab, tgt_vocab))
+        self.layers = nn.Transformer(d_model, h, N, N, d_ff, 0.0, batch_first=True)
+        self.project = nn.Linear(d_model, tgt_vocab)
+        self.generator = nn.LogSoftmax(-1)  # once more changes nothing: some searches call it, some do not
+        self.register_buffer("positions", torch.randn(64, d_model))
+
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+        hidden = None if src_mask is None else ~src_mask.flatten(1)
+        x = self.src_embed(src) * self.scale + self.positions[: src.size(1)]
+        return self.layers.encoder(x, src_key_padding_mask=hidden)
+
+    def decode(self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None) -> Tensor:
+        hidden = None if src_mask is None else ~src_mask.flatten(1).expand(len(tgt), -1)
+        rows = None
+        if tgt_mask is not None:
+            rows = ~tgt_mask.bool().expand(len(tgt), tgt.size(1), -1).repeat_interleave(self.h, 0)
+        x = self.tgt_embed(tgt) * self.scale + self.positions[: tgt.size(1)]
+        memory = memory.expand(len(tgt), -1, -1)
+        states = self.layers.decoder(x, memory, rows, memory_key_padding_mask=hidden)
+        return self.generator(self.project(states))
+
+    def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor, tgt_mask: Tensor) -> Tensor:
+        return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
+
+
+def searchable(code: Code) -> Code:
+    """Return code that has a model: its own, or a stand-in. Raises Missing if its masks are its own."""
+    if "make_model" in code:
+        return code
+    if code.true_hides or not code.batch_first or code.mask_dims != 3:
+        raise Missing("needs a `make_model` of these conventions")
+    return replace(code, names={**code.names, "make_model": StandIn})

@@ -1,0 +1,123 @@
+"""Beam search over a tree of which everything is known, as it should be and as people get it wrong."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Tokens = tuple[int, ...]
+
+
+@dataclass
+class Tree:
+    """Log-probabilities of every next token after every beginning of up to `depth` tokens."""
+
+    after: dict[Tokens, list[float]]
+    depth: int
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, model: Callable[[Tensor], Tensor], vocab: int, depth: int, start: int, end: int) -> "Tree":
+        """Read a tree off a model (n, T) -> (n, T, vocab), by causality all beginnings from the longest."""
+        texts = [*itertools.product(range(vocab), repeat=depth - 1)]
+        rows = model(torch.tensor([[start, *text] for text in texts])).tolist()
+        after = {text[:n]: row[n] for text, row in zip(texts, rows, strict=True) for n in range(depth)}
+        return cls(after, depth, start, end)
+
+    def score(self, tokens: Tokens, alpha: float) -> float:
+        """The score of a text that then ends; of one too long, minus infinity."""
+        text = (*tokens, self.end)
+        if len(text) > self.depth:
+            return -math.inf
+        return sum(self.after[text[:n]][t] for n, t in enumerate(text)) / ((5 + len(text)) / 6) ** alpha
+
+    def right(self, width: int, alpha: float) -> set[Tokens]:
+        """Return what right searches find, whose rules are a matter of taste; max_len may count the start."""
+        taste: list[dict[str, Any]] = [{}, {"refill": True}, {"long": True}, {"patience": True}]
+        taste += [{"forbidden": (0, 1, self.start)}]
+        taste += [{"count": -1}, {"plain": True}] if alpha else []
+        return {
+            find(replace(self, depth=self.depth - n), Rules(width, alpha, **x)) for x in taste for n in (0, 1)
+        }
+
+
+@dataclass
+class Rules:
+    """How a search goes about it. The first lines are questions of taste, the rest are mistakes."""
+
+    width: int
+    alpha: float = 0.0
+    refill: bool = False  # whether others take the places of those that have ended
+    long: bool = False  # whether one that never ended competes, too
+    count: int = 0  # what is added to the length that is counted, the end symbol included
+    plain: bool = False  # whether the length itself is the divisor
+    patience: bool = False  # whether it stops once as many have ended as the beam is wide
+    forbidden: Tokens = ()  # what is never written
+
+    summed: Callable[[float, float], float] = field(default=lambda score, p: score + p)
+    divide: Callable[[float, float], float] = field(default=lambda score, penalty: score / penalty)
+    at_each_step: bool = False  # the penalty is applied in the beam, too
+    first_ended: bool = False
+    keeps_parents: bool = True
+    keeps_ended: bool = False  # whether ended ones are continued
+    worst: bool = False
+
+
+def find(tree: Tree, rules: Rules) -> Tokens:
+    """Search a tree."""
+    live: list[tuple[float, Tokens]] = [(0.0, ())]
+    ended: list[tuple[float, Tokens]] = []
+
+    def ranked(score: float, tokens: Tokens) -> float:
+        length = max(1, len(tokens) + rules.count)
+        penalty = (length if rules.plain else (5 + length) / 6) ** rules.alpha
+        return rules.divide(score, penalty)
+
+    for _ in range(tree.depth):
+        options = [
+            (rules.summed(score, p), (*tokens, t))
+            for score, tokens in live
+            for t, p in enumerate(tree.after[tokens])
+            if t not in rules.forbidden
+        ]
+        if rules.at_each_step:
+            options = [(ranked(*option), option[1]) for option in options]
+        options.sort(reverse=not rules.worst)
+        best = options[: rules.width]
+        if not rules.keeps_parents and len(best) == len(live):
+            best = [(score, (*live[i][1], text[-1])) for i, (score, text) in enumerate(best)]
+        stops = [o for o in best if o[1][-1] == tree.end]
+        if rules.refill:
+            best = [o for o in options if o[1][-1] != tree.end][: rules.width]
+        kept = best if rules.keeps_ended else [o for o in best if o not in stops]
+        ended += [(ranked(*o), o[1][:-1]) for o in stops]
+        live = kept
+        if not live or (rules.first_ended and ended) or (rules.patience and len(ended) >= rules.width):
+            break
+    if rules.long or not ended:
+        ended += [(ranked(*o), o[1]) for o in live]
+    _, text = min(ended) if rules.worst else max(ended)
+    return text[: text.index(tree.end)] if tree.end in text else text
+
+
+# Mistakes, by what they do to the rules of a beam of some width and alpha.
+WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
+    "greedy": lambda k, a: Rules(1, a),
+    "sums": lambda k, a: Rules(k, a, summed=lambda score, p: p),
+    "products": lambda k, a: Rules(k, a, summed=lambda score, p: score * p if score else p),
+    "probabilities": lambda k, a: Rules(k, a, summed=lambda score, p: score + math.exp(p)),
+    "worst": lambda k, a: Rules(k, a, worst=True),
+    "mean": lambda k, a: Rules(k, 1.0, plain=True),
+    "first": lambda k, a: Rules(k, a, first_ended=True),
+    "parents": lambda k, a: Rules(k, a, keeps_parents=False),
+    "ended": lambda k, a: Rules(k, a, keeps_ended=True),
+    "multiplied": lambda k, a: Rules(k, a, divide=lambda score, penalty: score * penalty),
+    "each step": lambda k, a: Rules(k, a, at_each_step=True),
+    "no alpha": lambda k, a: Rules(k, 0.0),
+    "no end": lambda k, a: Rules(k, a, long=True, refill=True),
+}

@@ -1,0 +1,221 @@
+"""Walk through the layers of anyone's model: what each sub-layer read and gave, and what became of it."""
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.check.adapt import Missing
+from annotated.check.comparing import Failure, close
+from annotated.check.mistakes import explain
+from annotated.check.models import SIZES, Model
+from annotated.check.tracing import Call, Calls, normalized, record, wrapping
+
+SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 4, 11, 6, 21]])
+TGT = torch.tensor([[3, 11, 12, 13, 14, 15], [3, 7, 8, 20, 9, 10]])
+S, T = SRC.size(1), TGT.size(1)
+SELF, CROSS, NETWORK = "self-attention", "attention to the memory", "feed-forward network"
+
+
+@dataclass
+class Sublayer:
+    """Attention or a network of one layer, and the vectors that went in and came out."""
+
+    kind: str
+    begin: int
+    inputs: list[Tensor]  # what its module was given
+    reads: Tensor  # what its first map reads: another tensor, where the module normalizes first
+    gives: list[Tensor]  # what its module gave, and what its last map did
+    maps: Calls  # of a network: its linear maps
+
+
+@dataclass
+class Layer:
+    name: str
+    x: Tensor
+    out: Tensor
+    sublayers: list[Sublayer]
+
+
+class Walk:
+    """A pass of a model without dropout, in training mode, through its encoder and its decoder."""
+
+    def __init__(self, model: Model):
+        self.model = model.train()
+        flip = model.code.flip
+        (_, self.trace) = record(lambda: model(SRC, TGT))
+        self.x_shapes = {n: flip(torch.empty(2, n, SIZES["d_model"])).shape for n in (S, T)}
+        stacks = self.stacks()
+        expected = len([p for p in (S, T) if any(w.x.shape[-2:] == (p, p) for w in self.trace.weights)])
+        if not stacks or len(stacks) < expected:
+            raise Missing("its layers are not found: needs lists of modules, each called once")
+        self.decoder = self.read("decoder", stacks[-1], T)
+        self.encoder = self.read("encoder", stacks[0], S) if len(stacks) > 1 else []
+
+    def stacks(self) -> list[list[Call]]:
+        """Return the calls of the layers of each stack: of modules in lists, each with attention inside."""
+        calls: dict[nn.Module, list[Call]] = {}
+        for call in self.trace.calls:
+            calls.setdefault(call.module, []).append(call)
+        found = []
+        for module in self.model.modules(nn.ModuleList, nn.Sequential):
+            layers = [calls.get(layer, []) for layer in module.children()]
+            once = [c for layer in layers for c in layer if any(w in c for w in self.trace.weights)]
+            if len(layers) == SIZES["N"] and len(once) == len(layers) == sum(map(len, layers)):
+                found.append(sorted(once, key=lambda c: c.begin))
+        outermost = [
+            stack for stack in found if not any(stack[0] in layer for other in found for layer in other)
+        ]
+        return sorted(outermost, key=lambda stack: stack[0].begin)
+
+    def read(self, name: str, calls: list[Call], length: int) -> list[Layer]:
+        layers = []
+        for number, call in enumerate(calls):
+            vectors = [x for x in call.inputs if x.shape == self.x_shapes[length]]
+            if not vectors or not isinstance(call.output, Tensor):
+                raise Missing(f"its {name}'s layers do not take the vectors (B, T, d_model) of the words")
+            layers.append(Layer(f"{name} layer {number}", vectors[0], call.output, self.sublayers(call)))
+        return layers
+
+    def sublayers(self, layer: Call) -> list[Sublayer]:
+        inside = sorted((c for c in self.trace.calls if c in layer), key=lambda c: c.begin)
+        attentions: dict[int, tuple[Call, str]] = {}
+        for spot in self.trace.weights:
+            if spot in layer:
+                around = [c for c in inside if spot in c]  # from the outermost
+                with_maps = [c for c in around if sum(p.dim() > 1 for p in c.module.parameters()) > 1]
+                if not with_maps:
+                    raise Missing("its attention is not a module that holds its maps")
+                call = with_maps[-1]
+                for outer in reversed(with_maps[:-1]):  # a head of several
+                    if sum(w in outer for w in self.trace.weights) > sum(
+                        w in call for w in self.trace.weights
+                    ):
+                        shapes = {w.x.shape[-2:] for w in self.trace.weights if w in outer}
+                        call = outer if len(shapes) == 1 else call
+                attentions[call.begin] = call, SELF if spot.x.size(-1) == spot.x.size(-2) else CROSS
+        found = [self.sublayer(kind, [call], inside) for call, kind in attentions.values()]
+        outside = [c for c in inside if not any(c in a or c is a for a, _ in attentions.values())]
+        maps = [c for c in outside if isinstance(c.module, nn.Linear)]
+        if not maps:  # such as two matrices, or a convolution
+            maps = [c for c in outside if sum(p.dim() > 1 for p in c.module.parameters()) > 1
+                    and not any(a in c for a, _ in attentions.values())][:1]  # fmt: skip
+        if maps:
+            found.append(self.sublayer(NETWORK, maps, inside))
+        return sorted(found, key=lambda sublayer: sublayer.begin)
+
+    def sublayer(self, kind: str, maps: list[Call], inside: list[Call]) -> Sublayer:
+        around = [c for c in inside if all(m in c or m is c for m in maps)]
+        own = around[-1] if around else maps[0]  # a network may be two maps without a module of their own
+        linear = [c for c in inside if isinstance(c.module, nn.Linear) and (c in own or c in maps)]
+
+        def vectors(tensors: list[Any]) -> list[Tensor]:
+            shapes = self.x_shapes.values()
+            return [
+                x for x in tensors if isinstance(x, Tensor) and x.is_floating_point() and x.shape in shapes
+            ]
+
+        inputs = vectors(own.inputs)
+        reads = vectors([c.x for c in linear])[:1] or inputs[:1]
+        gives = vectors([own.output if around else None, *(c.output for c in linear[-1:])])
+        if not reads or not gives:
+            raise Missing("a sub-layer of it does not map vectors (B, T, d_model) to vectors")
+        return Sublayer(kind, own.begin, inputs, reads[0], gives, maps)
+
+    @cached_property
+    def memory(self) -> list[Tensor]:
+        """What each decoder layer's attention reads besides its own words."""
+        shape = self.x_shapes[S]
+        of = [[x for s in layer.sublayers if s.kind == CROSS for x in s.inputs if x.shape == shape]
+              for layer in self.decoder]  # fmt: skip
+        return [xs[0] for xs in of if xs]
+
+    @cached_property
+    def states(self) -> Tensor | None:
+        """What leaves the decoder: it enters the map to the vocabulary, or is the last that a module gave."""
+        after = [c for c in self.trace.calls if c.begin > self.last.end]
+        maps = [c.x for c in after if isinstance(c.module, nn.Linear) and c.x.shape == self.x_shapes[T]]
+        modules = [c.output for c in after if getattr(c.output, "shape", None) == self.x_shapes[T]]
+        return next(iter([*maps[:1], *modules[-1:]]), None)
+
+    @property
+    def last(self) -> Call:
+        """The call of the last layer of the decoder."""
+        return self.stacks()[-1][-1]
+
+
+def follow(layer: Layer, calls: Calls) -> str:
+    """Follow the residual stream through a layer; tell whether it is post-norm or pre-norm.
+
+    Raises Failure where a mistake explains what is not as it should be, else Missing: another design.
+    """
+    problems: list[tuple[int, Failure | Missing]] = []
+    for order in ("post-norm", "pre-norm"):
+        stream = layer.x
+        try:
+            for step in range(len(layer.sublayers)):
+                check_reading(order, layer, step, stream, calls)
+                stream = next_stream(order, layer, step, stream, calls)
+            return order
+        except (Failure, Missing) as problem:
+            problems.append((step, problem))
+    step, furthest = max(problems, key=lambda p: (p[0], isinstance(p[1], Failure)))
+    raise furthest
+
+
+def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Calls) -> None:
+    """Raise Failure unless a sub-layer reads the stream, or in pre-norm the stream normalized."""
+    sub = layer.sublayers[step]
+    inputs = [x for x in sub.inputs if x.shape == stream.shape] or [sub.reads]
+    norms = normalized(stream, calls)
+    wanted = [stream] if order == "post-norm" else norms
+    right = [any(close(x, y) for y in wanted) for x in inputs]
+    inside = all(close(x, stream) for x in inputs) and any(close(sub.reads, y) for y in norms)
+    where = f"{layer.name}, {sub.kind}"
+    if all(right) or (order == "pre-norm" and inside):
+        return
+    if any(right) and sub.kind == SELF:
+        mistake = (
+            "its query, key and value are not one tensor: self_attn(y, y, y), all normalized in pre-norm"
+        )
+        raise Failure(f"{where}: query, key and value are not the same", mistake=mistake)
+    if order == "pre-norm" and any(close(x, stream) for x in inputs):
+        mistake = "in pre-norm each sub-layer reads the sum normalized: x + f(norm(x))"
+        raise Failure(f"{where}: it reads the sum itself, not normalized", mistake=mistake)
+    known = {"what the layer was given": [layer.x]} if step else {}
+    if step:
+        known["what the sub-layer before it gave, without residual connection"] = layer.sublayers[
+            step - 1
+        ].gives
+    for what, tensors in known.items():
+        read = any(close(x, z) for x in inputs for y in tensors for z in (y, *normalized(y, calls)))
+        parallel = close(layer.out, layer.x + sum(s.gives[0] for s in layer.sublayers))
+        if read and not parallel:
+            raise Failure(f"{where}: it reads {what}", mistake=f"it reads {what}: it must read their sum")
+    raise Missing(f"{where}: it reads something that is not known here")
+
+
+def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Calls) -> Tensor:
+    """Return the sum, in post-norm normalized, that must go on. Raises Failure where it does not."""
+    sub, rest = layer.sublayers[step], layer.sublayers[step + 1 :]
+    following = (
+        [x for x in [*rest[0].inputs, rest[0].reads] if x.shape == stream.shape] if rest else [layer.out]
+    )
+    sums = [stream + y for y in sub.gives]
+    candidates = [n for y in sums for n in normalized(y, calls)] if order == "post-norm" else sums
+    if len(sub.gives) == 2 and wrapping(stream, sub.reads, sub.gives[1], sub.gives[0], calls):
+        candidates.append(sub.gives[0])  # the sub-layer's own module adds and normalizes
+    for candidate in candidates:
+        passed_on = [candidate, *(normalized(candidate, calls) if rest and order == "pre-norm" else [])]
+        if any(close(x, y, 1e-3) for x in passed_on for y in following):
+            return candidate
+    for got, y, i in itertools.product(following, sub.gives, (0, 1)):
+        facts = {"got": got, "x": stream, "f": lambda _, y=y: y, "norm": lambda z, i=i: normalized(z)[i]}
+        if mistake := explain("residual and norm", "", **facts):
+            raise Failure(
+                f"{layer.name}, {sub.kind}: what comes next is not the sum, normalized", mistake=mistake
+            )
+    raise Missing(f"{layer.name}, {sub.kind}: what becomes of its output is not known here")
