@@ -1,11 +1,11 @@
-"""A batch of sentence pairs with its masks (section 5.1), and the batches of the copy task."""
+"""A batch of sentence pairs with its masks, the padding mask, and the batches of the copy task."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.transformer.attention import subsequent_mask
 
 
 class Batch:
@@ -65,3 +65,11 @@ def data_gen(V: int, batch_size: int, nbatches: int, length: int = 10) -> Iterat
         data = torch.randint(1, V, (batch_size, length))
         data[:, 0] = 1
         yield Batch(data, data.clone(), pad=0)
+
+
+def padding_mask(tokens: Tensor, pad: int) -> Tensor:
+    """Let every query see the real tokens and none of the padding.
+
+    `tokens` (batch, len), integer; returns a bool tensor (batch, 1, len) that serves every query alike.
+    """
+    return (tokens != pad).unsqueeze(-2)

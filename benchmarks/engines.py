@@ -12,10 +12,10 @@ import torch
 from records import installed
 from torch import Tensor
 
+from annotated.batches import padding_mask
 from annotated.extras import require
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import padding_mask
 from annotated.translation.data import pad_rows
 from annotated.translation.interop import to_ctranslate2, to_marian
 from annotated.translation.interop.common import vocabulary

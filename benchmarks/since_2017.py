@@ -29,7 +29,7 @@ from annotated.schedule import noam_scheduler
 from annotated.transformer.attention import Mask, MultiHeadedAttention
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.transformer.parts import Parts, variant
+from annotated.transformer.variants import Parts, variant
 
 FULL = {
     "updates": 300,

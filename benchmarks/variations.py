@@ -30,7 +30,7 @@ from annotated.schedule import rate
 from annotated.transformer.attention import Mask, MultiHeadedAttention
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.transformer.parts import Parts, variant
+from annotated.transformer.variants import Parts, variant
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.training.validation import translate_greedily

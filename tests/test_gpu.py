@@ -3,8 +3,7 @@
 import pytest
 import torch
 from tiny_runs import make_trainer
-from torch import Tensor
-from torch import distributed as dist
+from torch import Tensor, distributed as dist
 
 from annotated.batches import Batch
 from annotated.fast import quick_dropout

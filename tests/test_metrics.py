@@ -4,8 +4,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from annotated.batches import Batch

@@ -7,8 +7,7 @@ from copy import deepcopy
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from nasty_text import NASTY
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig

@@ -1,10 +1,10 @@
 """The model of the paper and nothing else, in the order in which to read it:
 
     attention   equation 1, several heads of it, and masks (sections 3.2.1 to 3.2.3)
-    layers      residual connections, feed-forward network, embeddings (3.1 to 3.4)
+    layers      embeddings, feed-forward network, residual connections, encoder and decoder layer (3.1 to 3.4)
     positions   positional encodings (3.5)
     config      the size of a model (Table 3)
-    parts       the parts of a model, which a variant may replace
+    variants    the parts of a model, and how a variant replaces some
     model       encoder, decoder and the whole (section 3.1, Figure 1)
 
 Its loss, its schedule and its training loop stand beside this folder; `fast` computes the same faster.

@@ -143,11 +143,3 @@ def subsequent_mask(size: int, device: torch.device | str | None = None) -> Tens
     Returns a bool tensor (1, size, size), query down and key across: the lower triangle, diagonal included.
     """
     return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
-
-
-def padding_mask(tokens: Tensor, pad: int) -> Tensor:
-    """Let every query see the real tokens and none of the padding.
-
-    `tokens` (batch, len), integer; returns a bool tensor (batch, 1, len) that serves every query alike.
-    """
-    return (tokens != pad).unsqueeze(-2)

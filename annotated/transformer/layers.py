@@ -1,12 +1,16 @@
-"""The parts around attention: feed-forward network, embeddings, and the connection around each sub-layer."""
+"""Embeddings, feed-forward network, the connection around each sub-layer, and the layers made of these."""
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.transformer.attention import init_linear
+from annotated.transformer.attention import Mask, clones, init_linear
+
+if TYPE_CHECKING:
+    from annotated.search.cache import LayerCache
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
@@ -69,3 +73,69 @@ class SublayerConnection(nn.Module):
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then a feed-forward network (Figure 1, left).
+
+    `norm_first` and `norm` are those of each `SublayerConnection`, which copies the norm.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: nn.Module,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+        norm: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.self_attn = self_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 2)
+
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+        """(batch, src_len, d_model), mask (batch, 1, src_len) -> (batch, src_len, d_model)."""
+
+        def self_attention(y: Tensor) -> Tensor:
+            return self.self_attn(y, y, y, mask)
+
+        x = self.sublayer[0](x, self_attention)
+        return self.sublayer[1](x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right)."""
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: nn.Module,
+        src_attn: nn.Module,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+        norm: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.self_attn = self_attn
+        self.src_attn = src_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 3)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "LayerCache | None" = None
+    ) -> Tensor:
+        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
+        known, projected = (cache.target, cache.memory) if cache is not None else (None, None)
+
+        def self_attention(y: Tensor) -> Tensor:
+            return self.self_attn(y, y, y, tgt_mask, known)
+
+        def encoder_decoder_attention(y: Tensor) -> Tensor:
+            return self.src_attn(y, memory, memory, src_mask, projected)
+
+        x = self.sublayer[0](x, self_attention)
+        x = self.sublayer[1](x, encoder_decoder_attention)
+        return self.sublayer[2](x, self.feed_forward)

@@ -8,78 +8,12 @@ from torch import Tensor, nn
 
 from annotated.transformer.attention import Mask, MultiHeadedAttention, clones, init_linear
 from annotated.transformer.config import TransformerConfig
-from annotated.transformer.layers import Embeddings, PositionwiseFeedForward, SublayerConnection
-from annotated.transformer.parts import find_parts
+from annotated.transformer.layers import DecoderLayer, Embeddings, EncoderLayer, PositionwiseFeedForward
 from annotated.transformer.positions import LearnedPositions
+from annotated.transformer.variants import find_parts
 
 if TYPE_CHECKING:
-    from annotated.search.cache import DecoderCache, LayerCache
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network (Figure 1, left).
-
-    `norm_first` and `norm` are those of each `SublayerConnection`, which copies the norm.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        self_attn: nn.Module,
-        feed_forward: nn.Module,
-        dropout: float,
-        norm_first: bool = False,
-        norm: nn.Module | None = None,
-    ):
-        super().__init__()
-        self.self_attn = self_attn
-        self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 2)
-
-    def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        """(batch, src_len, d_model), mask (batch, 1, src_len) -> (batch, src_len, d_model)."""
-
-        def self_attention(y: Tensor) -> Tensor:
-            return self.self_attn(y, y, y, mask)
-
-        x = self.sublayer[0](x, self_attention)
-        return self.sublayer[1](x, self.feed_forward)
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory, then a feed-forward network (Figure 1, right)."""
-
-    def __init__(
-        self,
-        size: int,
-        self_attn: nn.Module,
-        src_attn: nn.Module,
-        feed_forward: nn.Module,
-        dropout: float,
-        norm_first: bool = False,
-        norm: nn.Module | None = None,
-    ):
-        super().__init__()
-        self.self_attn = self_attn
-        self.src_attn = src_attn
-        self.feed_forward = feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 3)
-
-    def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "LayerCache | None" = None
-    ) -> Tensor:
-        """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
-        known, projected = (cache.target, cache.memory) if cache is not None else (None, None)
-
-        def self_attention(y: Tensor) -> Tensor:
-            return self.self_attn(y, y, y, tgt_mask, known)
-
-        def encoder_decoder_attention(y: Tensor) -> Tensor:
-            return self.src_attn(y, memory, memory, src_mask, projected)
-
-        x = self.sublayer[0](x, self_attention)
-        x = self.sublayer[1](x, encoder_decoder_attention)
-        return self.sublayer[2](x, self.feed_forward)
+    from annotated.search.cache import DecoderCache
 
 
 class Stack(nn.Module):

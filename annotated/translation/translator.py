@@ -11,11 +11,12 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from annotated.attention_maps import AttentionMaps, capture_attention
+from annotated.batches import padding_mask
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.config import Search
 from annotated.search.penalty import Penalty
-from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import pad_rows
 from annotated.translation.devices import find_device

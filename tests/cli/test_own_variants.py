@@ -4,7 +4,7 @@ import pytest
 import torch
 from command_line import SIZES, complains, ends, feed
 
-from annotated.transformer.parts import VARIANTS
+from annotated.transformer.variants import VARIANTS
 from annotated.translation.cli.main import main
 from annotated.translation.files import read_json
 from annotated.translation.interop import to_torch

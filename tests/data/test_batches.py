@@ -2,8 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from annotated import data_gen
 from annotated.translation.data import EncodedPairs, TokenBatches

@@ -9,8 +9,13 @@ from random import Random
 import numpy as np
 import pytest
 
-from annotated.translation.data import ParallelText, SubwordDropout, TokenBatches, encode_corpus
-from annotated.translation.data import encoding as module
+from annotated.translation.data import (
+    ParallelText,
+    SubwordDropout,
+    TokenBatches,
+    encode_corpus,
+    encoding as module,
+)
 from annotated.translation.data.packed import PackedRows
 from annotated.translation.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer
 

@@ -6,8 +6,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from tiny_runs import CATS as PAIRS
-from tiny_runs import write_cats
+from tiny_runs import CATS as PAIRS, write_cats
 
 from annotated.translation.data import Corpus, ParallelText, corpora, own_corpus, own_text
 from annotated.translation.data.corpora import check_sides, drop_faults

@@ -11,11 +11,10 @@ from torch import nn
 
 from annotated.attention_maps import capture_attention
 from annotated.search.config import Search
-from annotated.transformer.parts import Parts, variant
+from annotated.transformer.variants import Parts, variant
 from annotated.translation import translator as translating
 from annotated.translation.data import load_corpus
-from annotated.translation.interop import ctranslate2 as engine_module
-from annotated.translation.interop import to_ctranslate2
+from annotated.translation.interop import ctranslate2 as engine_module, to_ctranslate2
 from annotated.translation.storage.model_folder import weights
 from annotated.translation.tokenizers import WordTokenizer
 from annotated.translation.translator import Translator, load_pretrained
@@ -268,7 +267,7 @@ def test_many_sentences_go_to_ctranslate2(words, used):
 @pytest.mark.parametrize("case", ["prefix", "watched", "hook", "float64", "variant", "other part", "missing"])
 def test_what_it_cannot_do_is_left_to_us(case, words, used, monkeypatch):
     monkeypatch.setattr(translating, "MANY", 1)
-    monkeypatch.setattr("annotated.transformer.parts.VARIANTS", {"paper": Parts})
+    monkeypatch.setattr("annotated.transformer.variants.VARIANTS", {"paper": Parts})
     variant("sine")(type("Sine", (Parts,), {"norm": lambda self: nn.Tanh()}))
     model = toy(7, 7, **({"parts": "sine"} if case == "variant" else {}))
     if case == "float64":

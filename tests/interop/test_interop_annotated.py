@@ -5,7 +5,8 @@ import torch
 from check.right import classic
 from interop_models import Bomb, classic_state, shaken
 
-from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.batches import padding_mask
+from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.positions import sinusoids
 from annotated.translation.interop import from_annotated
 

@@ -8,8 +8,8 @@ import torch
 from interop_models import ENGLISH, GERMAN, MISSING, logits, spm, subwords, toy
 from safetensors.torch import load_file, save_file
 
+from annotated.batches import padding_mask
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import padding_mask
 from annotated.transformer.positions import sinusoids
 from annotated.translation.files import read_json, write_json
 from annotated.translation.interop import load_marian, to_marian

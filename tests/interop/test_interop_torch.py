@@ -7,7 +7,8 @@ import torch
 from interop_models import toy
 from torch import nn
 
-from annotated.transformer.attention import padding_mask, subsequent_mask
+from annotated.batches import padding_mask
+from annotated.transformer.attention import subsequent_mask
 from annotated.translation.interop import from_torch, to_torch
 from annotated.translation.interop.torch_transformer import torch_names
 from annotated.translation.storage.model_folder import weights

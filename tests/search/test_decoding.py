@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from annotated.batches import padding_mask
 from annotated.search.beam import beam_search, best_continuations
 from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
+from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.model import Generator, make_model
 
 START, END, PAD = 0, 1, 2

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from annotated.batches import padding_mask
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import padding_mask
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.cli.main import main
 from annotated.translation.storage.model_folder import load_model

@@ -4,8 +4,7 @@ import warnings
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from nasty_text import NASTY
 
 from annotated.translation.tokenizers import (

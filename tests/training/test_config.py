@@ -1,8 +1,7 @@
 """The settings of training: their limits, and those of the paper."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from annotated.schedule import rate
 from annotated.translation.training.config import TrainingConfig

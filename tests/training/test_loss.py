@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.nn import functional as F
 
 from annotated.loss import LabelSmoothing, smoothed_cross_entropy

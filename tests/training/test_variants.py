@@ -10,8 +10,8 @@ from torch.nn.utils import parametrizations
 
 from annotated.transformer import parts
 from annotated.transformer.attention import MultiHeadedAttention
-from annotated.transformer.parts import VARIANTS, Parts, variant
 from annotated.transformer.positions import PositionalEncoding
+from annotated.transformer.variants import VARIANTS, Parts, variant
 from annotated.translation.storage.model_folder import load_model
 
 WIDTH = 16
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr("annotated.transformer.parts.VARIANTS", dict(VARIANTS))
+    monkeypatch.setattr("annotated.transformer.variants.VARIANTS", dict(VARIANTS))
 
 
 class BatchNorm(nn.BatchNorm1d):

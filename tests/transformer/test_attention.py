@@ -4,13 +4,13 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from annotated.attention_maps import capture_attention
+from annotated.batches import padding_mask
 from annotated.fast import CpuKernels
-from annotated.transformer.attention import MultiHeadedAttention, attention, padding_mask, subsequent_mask
+from annotated.transformer.attention import MultiHeadedAttention, attention, subsequent_mask
 from annotated.transformer.model import make_model
 
 seeds = st.integers(0, 2**32)

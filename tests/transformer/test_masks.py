@@ -1,6 +1,5 @@
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from annotated.batches import Batch
 

@@ -5,22 +5,19 @@ from copy import deepcopy
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from annotated.batches import Batch
+from annotated.batches import Batch, padding_mask
 from annotated.modes import evaluating
-from annotated.transformer.attention import MultiHeadedAttention, padding_mask, subsequent_mask
-from annotated.transformer.layers import Embeddings, PositionwiseFeedForward
+from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
+from annotated.transformer.layers import DecoderLayer, Embeddings, EncoderLayer, PositionwiseFeedForward
 from annotated.transformer.model import (
     Decoder,
-    DecoderLayer,
     EmbeddedPositions,
     Encoder,
     EncoderDecoder,
-    EncoderLayer,
     Generator,
     make_model,
 )

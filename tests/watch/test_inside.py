@@ -17,9 +17,9 @@ import torch
 from nasty_text import NASTY
 from page_models import STRANGE, TEXTS, Ask, page_with, small_translator
 
+from annotated.batches import padding_mask
 from annotated.search.beam import beam_search
-from annotated.transformer.attention import padding_mask
-from annotated.transformer.parts import VARIANTS, Parts
+from annotated.transformer.variants import VARIANTS, Parts
 from annotated.translation import watch as inside
 from annotated.translation.data import multi30k
 from annotated.translation.storage.model_folder import save_model, weights

@@ -1,7 +1,6 @@
 """aladdinpersson's "Transformer from scratch", the code of a popular video."""
 
-from transformer_from_scratch import SelfAttention as MultiHeadAttention
-from transformer_from_scratch import Transformer
+from transformer_from_scratch import SelfAttention as MultiHeadAttention, Transformer
 
 REPOSITORY = "https://github.com/aladdinpersson/Machine-Learning-Collection"
 COMMIT = "3b8992fe274f31df61464fc127cde9ffb34896e7"

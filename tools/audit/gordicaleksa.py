@@ -3,12 +3,12 @@
 from models.definitions.transformer_model import (
     DecoderGenerator,
     Embedding,
+    MultiHeadedAttention as Heads,
     PositionalEncoding,
     PositionwiseFeedForwardNet,
     SublayerLogic,
     Transformer,
 )
-from models.definitions.transformer_model import MultiHeadedAttention as Heads
 
 REPOSITORY = "https://github.com/gordicaleksa/pytorch-original-transformer"
 COMMIT = "d5b29a41c5c3f68e1bcd0c528a58281632fa9d6d"

@@ -1,7 +1,6 @@
 """karpathy/nanoGPT: a decoder alone, so its model is held to the laws of what follows the source."""
 
-from model import GPT, GPTConfig
-from model import LayerNorm as OptionalBias
+from model import GPT, GPTConfig, LayerNorm as OptionalBias
 from torch import nn
 
 from tools.audit import DECODER_ALONE as NOT_APPLICABLE

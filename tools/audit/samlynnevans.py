@@ -3,9 +3,7 @@
 import torch
 from Embed import PositionalEncoder
 from Models import Transformer
-from Sublayers import FeedForward, MultiHeadAttention
-from Sublayers import Norm as LayerNorm
-from Sublayers import attention as attend
+from Sublayers import FeedForward, MultiHeadAttention, Norm as LayerNorm, attention as attend
 from torch import nn
 
 REPOSITORY = "https://github.com/SamLynnEvans/Transformer"

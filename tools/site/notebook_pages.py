@@ -12,8 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from figures import figure_name as tagged_name
-from figures import prefix
+from figures import figure_name as tagged_name, prefix
 from folds import CHECK, INSTALL, SCAFFOLD, SOLUTION, TITLE, fold_of
 from sources import evidence, notebooks, translations, with_sections
 

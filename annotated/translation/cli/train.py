@@ -12,8 +12,7 @@ from annotated.translation.data.text_files import TABLES, table_suffix
 from annotated.translation.devices import say
 from annotated.translation.training.config import TEXT
 from annotated.translation.training.distributed import DistributedError, broadcast
-from annotated.translation.training.train import Stopped, keeps_equal
-from annotated.translation.training.train import train as train_model
+from annotated.translation.training.train import Stopped, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
 
 

@@ -3,8 +3,7 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
@@ -33,28 +32,6 @@ def normalize(text: str) -> str:
 def without_surrogates(text: str) -> str:
     """Replace lone surrogates, which have no UTF-8, with U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
-
-
-def count_tokens(
-    sentences: Iterable[str], split: Callable[[str], list[str]], min_freq: int, vocab_size: int | None
-) -> list[str]:
-    """Return the most frequent tokens, at most `vocab_size` with the four symbols, ties in code point order.
-
-    Raises TypeError for a single string, whose characters would be taken for sentences, and ValueError where
-    no token is left.
-    """
-    if isinstance(sentences, str):
-        raise TypeError("sentences must be an iterable of strings, not one string")
-    counts = Counter(token for sentence in sentences for token in split(sentence))
-    frequent = [token for token, count in counts.items() if count >= min_freq and token not in SPECIALS]
-    frequent.sort(key=lambda token: (-counts[token], token))
-    kept = frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
-    if not kept:
-        raise ValueError(
-            f"none of {len(counts):,} tokens is left: vocab_size is {vocab_size}, the four symbols counted, "
-            f"and a token must occur at least {min_freq} times"
-        )
-    return kept
 
 
 class Tokenizer(ABC):

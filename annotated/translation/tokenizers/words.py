@@ -1,5 +1,6 @@
 """Words as tokens, cut by spaCy's rules or at white space, and characters for spelling."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,14 +10,29 @@ import regex
 
 from annotated.extras import require
 from annotated.translation.files import read_json, write_json
-from annotated.translation.tokenizers.common import (
-    END,
-    SPECIALS,
-    UNK,
-    Tokenizer,
-    count_tokens,
-    without_surrogates,
-)
+from annotated.translation.tokenizers.common import END, SPECIALS, UNK, Tokenizer, without_surrogates
+
+
+def count_tokens(
+    sentences: Iterable[str], split: Callable[[str], list[str]], min_freq: int, vocab_size: int | None
+) -> list[str]:
+    """Return the most frequent tokens, at most `vocab_size` with the four symbols, ties in code point order.
+
+    Raises TypeError for a single string, whose characters would be taken for sentences, and ValueError where
+    no token is left.
+    """
+    if isinstance(sentences, str):
+        raise TypeError("sentences must be an iterable of strings, not one string")
+    counts = Counter(token for sentence in sentences for token in split(sentence))
+    frequent = [token for token, count in counts.items() if count >= min_freq and token not in SPECIALS]
+    frequent.sort(key=lambda token: (-counts[token], token))
+    kept = frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
+    if not kept:
+        raise ValueError(
+            f"none of {len(counts):,} tokens is left: vocab_size is {vocab_size}, the four symbols counted, "
+            f"and a token must occur at least {min_freq} times"
+        )
+    return kept
 
 
 class WordTokenizer(Tokenizer):

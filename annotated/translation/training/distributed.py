@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
-from torch import distributed as dist
-from torch import nn
+from torch import distributed as dist, nn
 
 from annotated.translation.devices import node, read_number
 

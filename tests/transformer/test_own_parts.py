@@ -12,13 +12,13 @@ from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.layers import PositionwiseFeedForward
 from annotated.transformer.model import make_model
-from annotated.transformer.parts import VARIANTS, Parts, variant
+from annotated.transformer.variants import VARIANTS, Parts, variant
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     torch.manual_seed(0)
-    monkeypatch.setattr("annotated.transformer.parts.VARIANTS", before := dict(VARIANTS))
+    monkeypatch.setattr("annotated.transformer.variants.VARIANTS", before := dict(VARIANTS))
     return before
 
 
