@@ -709,11 +709,6 @@ except NotImplementedError as error:
 
 
 # %% tags=["solution"]
-from torch import nn
-
-from annotated import Embeddings, Generator, MultiHeadedAttention, PositionalEncoding, PositionwiseFeedForward
-
-
 class AddNorm(nn.Module):
     """Layer normalization of the sum."""
 
@@ -725,6 +720,7 @@ class AddNorm(nn.Module):
         return self.norm(x + output)
 
 
+# %% tags=["solution"]
 class Layer(nn.Module):
     """An encoder layer, or, with `looks_at_memory`, a decoder layer."""
 
@@ -743,6 +739,7 @@ class Layer(nn.Module):
         return self.sublayer[-1](x, self.feed_forward(x))
 
 
+# %% tags=["solution"]
 class Stack(nn.Module):
     """N layers, one after another."""
 
@@ -756,6 +753,7 @@ class Stack(nn.Module):
         return x
 
 
+# %% tags=["solution"]
 class Solution(nn.Module):
     """Parts src_embed, tgt_embed, encoder.layers, decoder.layers and generator; post-norm."""
 
