@@ -434,6 +434,8 @@ assert min(shares["at random"]) > 0.4
 assert max(shares["at random"]) < 0.55
 assert shares["sorted by the German side"][1] < 0.02 < 0.2 < shares["sorted by the German side"][0]
 assert max(shares["sorted by the longer side"]) < 0.16
+english_of_20 = lengths[lengths[:, 1] == 20, 0]
+assert (english_of_20.min(), english_of_20.max()) == (11, 26)
 
 # %% [markdown]
 # At random, almost half of the positions are padding. Sorting by the German side saves that side alone: among

@@ -229,6 +229,7 @@ class Unmarked(Remember):
         return self.guess(self.layer(self.symbol(symbols)))
 
 
+# %%
 def updates_needed(make, distance, seed, most=250, task=Remember):
     """The updates until 95% of ten batches are right, or `most` if that does not happen."""
     torch.manual_seed(seed)
