@@ -7,7 +7,7 @@
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *60 minutes to read, one to run.*
+# *90 minutes to read, one to run.*
 #
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you are ready to build it.
@@ -96,12 +96,16 @@ source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(writte
 assert source_of["▁Hund"] == "▁dog"
 assert source_of["▁Ball"] == "▁ball"
 assert source_of["▁wirft"] == "▁throws"
+of_ball, of_dog = (round(looked[written.index("▁einem"), column].item(), 2) for column in (3, 6))
+assert [seen.src_tokens[column] for column in (3, 6)] == ["▁a", "▁a"]
+assert (of_ball, of_dog) == (0.25, 0.16)
 assert written.index("▁Hund") < written.index("▁Ball")
 
 # %% [markdown]
 # To write *wirft*, the model looked mostly at *throws*. To write *Hund*, it jumped to *dog*, and to write
-# *Ball*, it jumped back to *ball*. Nobody told it which words belong together. This way of looking is called
-# **attention**, and soon you will compute it by hand.
+# *Ball*, it jumped back to *ball*. Nobody told it which words belong together. Not every row is as clear: to
+# write *einem*, which stands for the *a* before *dog*, the model looked more at the *a* before *ball* (0.25
+# against 0.16). This way of looking is called **attention**, and soon you will compute it by hand.
 
 # %% [markdown]
 # ## Abstract, 1 Introduction and 2 Background
@@ -151,8 +155,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # probability for every token of the *vocabulary*, the list of all tokens. One token is chosen, and the
 # decoder runs again, with that token added to what it reads.
 #
-# As code, the whole model is three lines. The masks say which tokens may be looked at. We will open the
-# five parts, `src_embed`, `encoder`, `tgt_embed`, `decoder` and `generator`, one by one:
+# As code, the whole model is three lines. The masks say which tokens may be looked at.
 #
 # ```
 # memory = encoder(src_embed(src), src_mask)                    # read the English sentence
@@ -160,8 +163,12 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # log_probs = generator(states)                                 # rate every token as the next one
 # ```
 #
-# Comments in our code give shapes. B is the number of sentences in a batch, S the number of source tokens,
-# and T the number of target tokens. For parts that serve both sides, we write "length" for S or T.
+# On this page, we open the five parts one by one: `src_embed`, `encoder`, `tgt_embed`, `decoder` and
+# `generator`.
+#
+# Comments in our code give shapes. B is the number of sentences that the model reads at once, S is the number
+# of source tokens, and T is the number of target tokens. Some parts read either language, and there S or T is
+# written as `length`.
 
 # %% [markdown]
 # ### A model small enough to print
@@ -301,7 +308,7 @@ def normalize(rows):
 
 # %% [markdown]
 # The paper gives no reason for the factor. Before training, the table's entries are small. Without the
-# factor, they would be swamped by the positions that come next, which are numbers up to 1.
+# factor, they would be swamped by the position vectors that we add next, whose entries reach 1.
 
 # %% [markdown]
 # ### 3.5 Positional Encoding
@@ -386,9 +393,10 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# We compute this formula from the inside out, for the first of our model's two heads. This head has its
-# own three matrices, $W^Q$, $W^K$ and $W^V$, which make queries, keys and values that are $d_k = 2$
-# numbers wide. In the code, each is the first two columns of a wider matrix for both heads:
+# We compute this formula from the inside out, for the first of our model's two heads. This head has its own
+# three matrices, $W^Q$, $W^K$ and $W^V$, which make queries, keys and values that are $d_k = 2$ numbers wide.
+# In the code, one matrix of four columns serves both heads: the first two columns belong to head 1, and the
+# last two belong to head 2. (`nn.Linear` stores its matrix transposed, so `.T` turns it back.)
 
 # %%
 wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
@@ -440,7 +448,8 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 #
 # In code, this is a short function. It takes one more argument, the **mask**, which is `False` at every
 # position that must not be looked at. The function replaces the scores there with the lowest number that
-# their type can hold, so the softmax gives them the weight 0.
+# their type can hold, so the softmax gives them the weight 0. The second `masked_fill` matters only if a
+# query may look at nothing at all, and [02](02_attention.ipynb) shows what happens without it.
 #
 # In the comments, T tokens look at S tokens. When a sentence looks at itself, T and S are equal.
 
@@ -476,7 +485,7 @@ assert attention(q, k, v, torch.tensor([False, False, False]))[0].abs().max() ==
 #
 # *Figure 4. The same steps with three queries and four keys (the paper's Figure 2, left).*
 #
-# **To keep:** a score says how well a key fits a query, the softmax turns the scores into weights, and the
+# **Remember:** a score says how well a key fits a query, the softmax turns the scores into weights, and the
 # output is the weighted mean of the values.
 
 # %% [markdown]
@@ -523,7 +532,7 @@ assert row.softmax(dim=-1)[2] > 0.98
 # > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
 # > products by 1/√dk."
 #
-# **To keep:** wide heads make large scores, large scores saturate the softmax, and dividing by $\sqrt{d_k}$
+# **Remember:** wide heads make large scores, large scores saturate the softmax, and dividing by $\sqrt{d_k}$
 # prevents this.
 #
 # *More in [02_attention](02_attention.ipynb).*
@@ -557,14 +566,18 @@ show("W^O", w_o, rows=[""] * 4)
 show("both heads times W^O", both @ w_o)
 
 # %% [markdown]
-# The heads look at different words: *cat* spreads its attention in head 1, and in head 2 it looks mostly at
-# *a*. After $W^O$, each word again has four numbers.
+# The heads look at different words. In head 1, *cat* spreads its attention over all three words, but in head
+# 2 it looks mostly at *a*, with weight 0.55. After $W^O$, each word again has four numbers.
 #
-# **To keep:** each head has its own matrices, so each can look at different words.
+# **Remember:** each head has its own matrices, so each can look at different words.
 #
 # As above, one wide matrix holds the $W^Q$ of all heads, so one product computes all queries. Then `split`
-# cuts each vector into heads and moves the head dimension forward, next to the batch dimension. A matrix
-# product in PyTorch works separately for each index of the leading dimensions, so the heads do not mix.
+# cuts each word's four numbers into two pairs, and `transpose` collects the first pair of every word in head
+# 1 and the second pair in head 2. So each head is a matrix of its own, with a row for each word. PyTorch
+# multiplies all these matrices in one call, each by itself, so the heads do not mix.
+#
+# A mask has a row for each of the T queries. If the rows are all the same, a single row is enough. That is
+# what "1 or T" means in the comments.
 
 
 # %%
@@ -623,8 +636,8 @@ show("output for the shuffled vectors", shuffled, rows=[words[i] for i in order]
 assert torch.allclose(shuffled, attended[order])
 
 # %% [markdown]
-# The same rows come out, in the shuffled order. Attention does not see the order of the words. Only the
-# positions in $x$ carry it.
+# The same rows come out, in the shuffled order. Attention does not see in which row a vector stands. It can
+# learn the order of the words only from the positions that we added to the vectors *before* we shuffled them.
 #
 # *More in [03_multi_head_attention](03_multi_head_attention.ipynb).*
 
@@ -639,7 +652,8 @@ assert torch.allclose(shuffled, attended[order])
 #
 # Sums grow from layer to layer, so *layer normalization* follows each addition. It takes each word's vector
 # by itself, subtracts the mean of the vector's entries, and divides by their standard deviation. Then it
-# multiplies each entry by a learned number and adds another. In our tiny model, these numbers are 1 and 0.
+# multiplies each entry by a learned gain and adds a learned bias. In our tiny model, all gains are 1 and all
+# biases are 0.
 
 
 # %%
@@ -668,7 +682,7 @@ assert near(x + attended, added)
 assert near(normalize(added), normed)
 
 # %% [markdown]
-# **To keep:** a sub-layer adds to a word's vector instead of replacing it, and layer normalization keeps the
+# **Remember:** a sub-layer adds to a word's vector instead of replacing it, and layer normalization keeps the
 # sums from growing.
 #
 # *More in [06_the_full_model](06_the_full_model.ipynb).*
@@ -820,7 +834,7 @@ def causal_mask(size):
 print(causal_mask(4)[0].int())
 
 # %% [markdown]
-# **To keep:** with the causal mask, all positions can be trained at once, because none of them sees its
+# **Remember:** with the causal mask, all positions can be trained at once, because none of them sees its
 # answer.
 
 # %% [markdown]
@@ -845,12 +859,18 @@ show("y, what enters the decoder", y[0], german_read)
 found = layer.self_attn(y, y, y, causal_mask(4))
 y_1 = layer.sublayer[0](y, found)
 show("weights of head 1", layer.self_attn.weights[0, 0], german_read, columns=german_read)
-show("what masked self-attention found", found[0], german_read)
+show("output of masked self-attention", found[0], german_read)
 show("added to y and normalized", y_1[0], german_read)
 
 # %% tags=["check"]
 assert (layer.self_attn.weights[0].triu(diagonal=1) == 0).all()
 assert layer.self_attn.weights[0, 0].max(dim=-1).values.min() > 0.95  # one token at a time
+_ = torch.manual_seed(4)
+start = make_model(16, 16, N=1, d_model=4, d_ff=8, h=2, dropout=0.0, tied_embeddings="all").double()
+untrained = DecoderLayer(d_model=4, d_ff=8, h=2, dropout=0.0).double()
+_ = untrained.load_state_dict(start.decoder.layers[0].state_dict())
+_ = untrained.self_attn(*[start.tgt_embed(read[2:3])] * 3, causal_mask(4))
+assert untrained.self_attn.weights[0, 0, 1:].max() < 0.7
 
 
 def by_hand(attend, queries, keys, mask):
@@ -869,7 +889,9 @@ assert near(normalize(y[0] + found[0]), y_1[0])
 
 # %% [markdown]
 # The zeros above the diagonal come from the mask. The other zeros were learned: in this head, each token
-# looks at a single token.
+# looks at a single token. This softmax is saturated, but at the *end* of training, when little is left to
+# learn. Before training, its weights were no larger than 0.7, except in the first row, which has only one
+# token to look at.
 #
 # **Second sub-layer.** The German words look at the English ones, through the memory.
 #
@@ -881,7 +903,7 @@ found = layer.src_attn(y_1, memory[None], memory[None], None)
 y_2 = layer.sublayer[1](y_1, found)
 for head in (0, 1):
     show(f"weights of head {head + 1}", layer.src_attn.weights[0, head], german_read, columns=words)
-show("what cross-attention found", found[0], german_read)
+show("output of cross-attention", found[0], german_read)
 show("added and normalized", y_2[0], german_read)
 
 # %% tags=["check"]
@@ -894,18 +916,20 @@ assert torch.allclose(found[0], by_hand(layer.src_attn, y_1[0], memory, torch.on
 assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
-# It needs two words. The article depends on *a* (otherwise it would be *die*) and on *cat* (otherwise it
-# would be *ein*). In the row `<s>`, head 1 divides its attention between *a* and *cat*, and head 2
-# looks at *cat*. In the row `eine`, both heads look mostly at *cat*, to write *Katze*. In the row `Katze`,
-# both look at *runs*, to write *rennt*. The row `rennt` still looks mostly at *runs*, although nothing is
-# left to translate: its next token is `</s>`. This is Figure 1 in miniature.
+# The article depends on two words: on *a*, because otherwise it would be *die*, and on *cat*, because
+# otherwise it would be *ein*. In the row `<s>`, head 1 divides its attention between *a* and *cat*, and head
+# 2 looks at *cat*. Does the decoder need both? We will test that as soon as we can turn vectors into words.
+#
+# In the row `eine`, both heads look mostly at *cat*, to write *Katze*. In the row `Katze`, both look at
+# *runs*, to write *rennt*. The row `rennt` still looks mostly at *runs*, although nothing is left to
+# translate: its next token is `</s>`. This is Figure 1 in miniature.
 #
 # **Third sub-layer.** The feed-forward network works on each row by itself:
 
 # %%
 found = layer.feed_forward(y_2)
 states = layer.sublayer[2](y_2, found)[0]  # (4, 4)
-show("what the feed-forward network found", found[0], german_read)
+show("output of the feed-forward network", found[0], german_read)
 show("added and normalized: what leaves the decoder", states, german_read)
 
 # %% tags=["check"]
@@ -928,8 +952,9 @@ assert torch.allclose(states, theirs, atol=1e-3)
 #
 # Each row that leaves the decoder is compared with every row of the embedding table, by a dot product. The
 # results are called **logits**, one for each token of the vocabulary, and a softmax turns them into
-# probabilities. So one table serves three times: for English tokens, for German tokens, and for the output.
-# This is **weight tying**.
+# probabilities. So one table is used in three places: for English tokens, for German tokens, and for the
+# output. This is **weight tying**. The class returns the *logarithms* of the probabilities, because the loss
+# is made of logarithms, as you will see below.
 
 
 # %%
@@ -962,6 +987,39 @@ assert probabilities[1:].max(dim=-1).values.min() > 0.9
 # The model is right at every position. It is least sure of the article: it gives about two thirds of the
 # probability to *eine* and one third to *ein*.
 #
+# Which English words does it need for the article? We can hide them from cross-attention, one at a time.
+#
+# **Before you run this:** the encoder still reads all three words. If the decoder cannot look at *a*, will it
+# still write *eine*? And if it cannot look at *cat*?
+
+# %%
+for hidden in ("nothing", *words):
+    may_look = torch.tensor([[[word != hidden for word in words]]])  # (1, 1, 3): a mask for cross-attention
+    instead = layer(y, memory[None], may_look, causal_mask(4))[0]
+    likely = (instead @ table.T).softmax(dim=-1)[:1, [number[w] for w in some[:4]]]
+    show(f"{hidden} hidden", likely, ["<s>"], columns=some[:4])
+
+
+# %% tags=["check"]
+def article(hidden):
+    """The probabilities of ein, eine, der and die if cross-attention may not look at `hidden`."""
+    may_look = torch.tensor([[[word != hidden for word in words]]])
+    states = layer(y, memory[None], may_look, causal_mask(4))[0]
+    return (states @ table.T).softmax(dim=-1)[0, [number[w] for w in some[:4]]]
+
+
+assert torch.allclose(article("nothing"), probabilities[0, [number[w] for w in some[:4]]])
+assert article("a")[1] > article("nothing")[1] + 0.1  # eine, although a is hidden
+assert article("cat")[0] > 0.9  # ein
+assert (article("runs") - article("nothing")).abs().max() < 0.02
+
+# %% [markdown]
+# Without *a*, the model does not merely still write *eine*. It is surer than before: 0.80 instead of 0.66.
+# The vector of *cat* already contains *a*, because head 2 of the encoder has put it there, with the weight
+# 0.55 that you saw above. Without *cat*, the model writes *ein*, because no other vector says which noun
+# follows. So a large weight does not show that a word is needed: in the row `<s>`, head 1 looks at *a*, and
+# the decoder could do without it.
+#
 # **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that the
 # model gave to the right token. The loss of a sentence is the mean of the losses of its tokens. A model that
 # gives every right token the probability 1 has loss 0.
@@ -983,7 +1041,8 @@ assert f"{tiny_losses().mean():.2f}" == "0.06"
 assert (tiny_losses()[2].mean() > tiny_losses().mean(dim=1)).sum() > 4  # harder than most
 
 # %% [markdown]
-# Over all eight sentences, the mean loss is 0.06.
+# The article costs most, because the model is least sure of it. Over all eight sentences, the mean loss is
+# 0.06.
 #
 # ### The model is complete
 #
@@ -1152,10 +1211,14 @@ assert equal == len(sentences) == 50
 #
 # *Two rows of the paper's Table 1, for $n$ tokens of width $d$.*
 #
-# The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance
-# is gone. The waiting is gone in training, but when it translates, the decoder still writes one word
-# after another. The price of self-attention is in the column *work*: $n^2$, because every word looks at
-# every word. For sentences of 25 words, this is almost nothing. For books, it is the main problem.
+# Where does the work come from? Self-attention compares each of $n$ words with each of $n$ words, and a
+# comparison is a dot product of $d$ numbers. That makes $n^2 d$. An RNN multiplies, at each of $n$ words, a
+# vector by a matrix of $d \times d$ numbers. That makes $n d^2$.
+#
+# The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance is
+# gone. The waiting is gone in training, but when it translates, the decoder still writes one word after
+# another. The price of self-attention is the $n^2$ in the column *work*. For sentences of 25 words, this is
+# almost nothing. For books, it is the main problem.
 
 # %% [markdown]
 # ## 5 Training
@@ -1489,19 +1552,22 @@ assert report.passed, report
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Build a second model, `blind`, with the weights of `model`, and set the positions of
-# its encoder, `blind.src_embed[1].pe`, to zero. First predict how it will translate "A man looks at a dog."
-# and "A dog looks at a man." Then try it.
+# **Exercise 1 (easy).** With a pencil: compute by hand what *cat* gets from head 2 of the encoder. The query
+# of *cat* is (1.62, −0.20). The keys of *a*, *cat* and *runs* are (0.90, −0.12), (0.71, 1.28) and (−0.54,
+# 0.82), and their values are (0.80, −1.04), (0.30, 0.25) and (0.15, 0.31). First the three scores, divided by
+# $\sqrt 2$; then the weights, for which you need a pocket calculator; then the output. You find both results
+# in the section on multi-head attention.
 
 # %% tags=["solution"]
-unplaced = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
-_ = unplaced.load_state_dict(model.state_dict())
-_ = unplaced.src_embed[1].pe.zero_()
-two = padded(["A man looks at a dog.", "A dog looks at a man."])
-said = greedy(unplaced, two, None, tokenizer.start, tokenizer.end, 30, never=translator.forbidden)
-for ids in said.tolist():
-    print(tokenizer.decode(ids[: ids.index(tokenizer.end)]))
-assert torch.equal(said[0], said[1])  # the same vectors in another order give the same translation
+# Scores: (1.62 * 0.90 + 0.20 * 0.12) / 1.41 = 1.05, (1.62 * 0.71 - 0.20 * 1.28) / 1.41 = 0.63, and (-1.62 *
+# 0.54 - 0.20 * 0.82) / 1.41 = -0.74. Their exponentials are 2.86, 1.88 and 0.48, and the sum is 5.22. So the
+# weights are 0.55, 0.36 and 0.09, and the output is 0.55 * (0.80, -1.04) + 0.36 * (0.30, 0.25) + 0.09 *
+# (0.15, 0.31) = (0.56, -0.45).
+fits = torch.tensor([[0.90, -0.12], [0.71, 1.28], [-0.54, 0.82]]) @ torch.tensor([1.62, -0.20]) / math.sqrt(2)
+gets = fits.softmax(dim=0) @ torch.tensor([[0.80, -1.04], [0.30, 0.25], [0.15, 0.31]])
+print("weights", [f"{w:.2f}" for w in fits.softmax(dim=0)], "output", [f"{number:.2f}" for number in gets])
+assert near(fits.softmax(dim=0), weights_2[1])
+assert near(gets, head_2[1])
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention yourself; you may use `attention`. Keep the name

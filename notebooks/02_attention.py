@@ -7,7 +7,7 @@
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *28 minutes to read, half a minute to run.*
+# *34 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
 # - **After:** you can write scaled dot-product attention with masks from memory, and you know what each
@@ -114,10 +114,10 @@ from annotated.plots import setup_notebook
 setup_notebook()
 hours = torch.linspace(0, 24, 193)
 fig, ax = plt.subplots(figsize=(8, 4))
-for tau, style in ((1000, ":"), (1, "--"), (0.25, "-"), (0.02, "-.")):
+for tau, style in ((1000, ":"), (1, "--"), (0.25, "-"), (0.01, "-.")):
     ax.plot(hours, (on_the_dial(hours) @ keys.T / tau).softmax(dim=-1) @ values, style, label=f"τ = {tau}")
 ax.plot(list(cars), list(cars.values()), "o", color="black", markersize=9, label="in the dictionary")
-ax.set(xlabel="hour asked for", ylabel="cars per minute", title="A dictionary made soft")
+ax.set(xlabel="hour asked for", ylabel="cars per minute", title="The soft dictionary")
 ax.set_xticks(range(0, 25, 6))
 ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 plt.show()
@@ -134,7 +134,7 @@ plt.show()
 # moves a little. So there is a gradient, and a network can *learn* where to look. The look-up in a
 # dictionary has no gradient, so it cannot be trained.
 #
-# **To keep:** attention is a dictionary made soft. It scores the query against every key, turns the scores
+# **Remember:** attention is a soft dictionary. It scores the query against every key, turns the scores
 # into weights with a softmax, and returns the weighted mean of the values.
 
 # %% [markdown]
@@ -276,6 +276,9 @@ for sentence in ([2, 0, 1], [0, 1, 2, 0, 1, 2]):
     assert_close(attention_without_mask(cat, K[sentence], V[sentence]), output[1:2])
 _ = torch.manual_seed(0)
 q, k, v = torch.randn(50, 16), torch.randn(20, 16), torch.randn(20, 8)
+for n, wanted in ((3, 0.25), (6, 0.14), (12, 0.08)):
+    ends = torch.tensor([[0.0]] * n + [[1.0]])  # the value 1 marks the only </s>
+    assert round(attention_without_mask(torch.zeros(1, 2), torch.ones(n + 1, 2), ends).item(), 2) == wanted
 mixed = attention_without_mask(q, k, v)
 assert (v.amin(dim=0) <= mixed).all()
 assert (mixed <= v.amax(dim=0)).all()
@@ -286,26 +289,40 @@ assert (mixed <= v.amax(dim=0)).all()
 # - **Attention does not see order.** A mean does not depend on the order of its terms. That is why the
 #   model adds the position to each word's vector
 #   ([05_positional_encoding](05_positional_encoding.ipynb)).
-# - **Attention does not count.** If every word occurs twice, each copy gets half the weight, and the mean
-#   is the same as before.
+# - **Attention sees proportions, not numbers.** If every word occurs twice, each copy gets half the weight,
+#   and the mean is the same as before. It can count only against a token that occurs once. Suppose that all
+#   scores are equal and that one `</s>` stands behind $n$ words. Then `</s>` gets the weight $1/(n + 1)$:
+#   0.25 for three words, 0.14 for six, and 0.08 for twelve.
 # - **Attention stays within its values.** Every entry of the output lies between the smallest and the
 #   largest entry of the same column of $V$. To compute something new from the mean, the model has a
 #   feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
 #
-# **To keep:** attention moves information between words by taking means. It does not see order and does not
-# count.
+# **Remember:** attention moves information between words by taking means. It does not see order, and it sees
+# proportions instead of numbers.
 
 # %% [markdown]
 # ## Why divide by √d_k?
 #
 # Our heads are 2 numbers wide. The paper's heads are 64 numbers wide, so each score is a sum of 64
 # products instead of 2. In 00 you saw that the typical score of random vectors grows like $\sqrt{d_k}$:
-# it was about 1.4 for a width of 2, and about 8 for a width of 64.
+# it was about 1.4 for a width of 2, and about 8 for a width of 64. Why the square root?
 #
-# What does a softmax do with scores of that size? We let random queries look at nine random keys and
+# Let all entries $q_i$ and $k_i$ be independent, with mean 0 and variance 1, as the paper assumes. Then one
+# product $q_i k_i$ has the mean 0, too, and the variance
+#
+# $$\mathrm{Var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\, E[k_i^2] = 1 \cdot 1 = 1.$$
+#
+# A score is the sum of $d_k$ such products, and the variances of independent numbers add up. So
+#
+# $$\mathrm{Var}(q \cdot k) = \sum_{i=1}^{d_k} \mathrm{Var}(q_i k_i) = d_k,$$
+#
+# and the typical size, which is the square root of the variance, is $\sqrt{d_k}$. Dividing by $\sqrt{d_k}$
+# brings the variance back to 1, whatever the width.
+#
+# What does a softmax do with scores of size $\sqrt{d_k}$? We let random queries look at nine random keys and
 # measure two numbers. The **largest weight** $w$ says how much one key dominates. The **slope** of this
-# weight says how much the weight changes when its score changes a little, as in 00. For a softmax the
-# slope is $w (1 - w)$.
+# weight says how much the weight changes when its score changes a little, as in 00. It is $w (1 - w)$, which
+# you will show in Exercise 1. So a weight near 1 has almost no slope, and neither has a weight near 0.
 #
 # **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which
 # shrinks?
@@ -368,7 +385,7 @@ assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1]
 # > softmax function into regions where it has extremely small gradients. To counteract this effect, we
 # > scale the dot products by $1/\sqrt{d_k}$." (section 3.2.1)
 #
-# **To keep:** wide heads make large scores, large scores make the softmax pick one key too early, and
+# **Remember:** wide heads make large scores, large scores make the softmax pick one key too early, and
 # dividing by $\sqrt{d_k}$ keeps the scores small.
 #
 # *Does the division still matter after the first updates? Yes: without it, a small model needs more than
@@ -409,19 +426,19 @@ V5 = torch.cat([V, torch.tensor([[1.0, -1.0]]).expand(2, 2)])  # ... and values
 real = torch.tensor([True, True, True, False, False])
 
 scores = Q @ K5.T / math.sqrt(2)  # (3, 5)
-remedies = {
-    "no remedy": scores.softmax(dim=-1),
+ideas = {
+    "no mask": scores.softmax(dim=-1),
     "scores times 0": (scores * real).softmax(dim=-1),
     "weights times 0": scores.softmax(dim=-1) * real,
     "scores to -infinity": scores.masked_fill(~real, -math.inf).softmax(dim=-1),
 }
-for name, w in remedies.items():
+for name, w in ideas.items():
     print(f"{name:20} weights of cat {[round(x, 2) for x in w[1].tolist()]}, sum {w[1].sum():.2f}")
 print(f"{'without any filler':20} weights of cat {[round(x, 2) for x in weights[1].tolist()]}")
 
 # %% tags=["check"]
 weights = (Q @ K.T / math.sqrt(2)).softmax(dim=-1)
-for name, w in remedies.items():
+for name, w in ideas.items():
     assert torch.allclose(w[:, :3], weights) == (name == "scores to -infinity")
     assert (w[:, 3:] == 0).all() == (name in ("weights times 0", "scores to -infinity"))
     assert torch.allclose(w.sum(dim=-1), torch.ones(3)) == (name != "weights times 0")
@@ -510,7 +527,8 @@ explore_masks(masks, tokens, tokens, query=2, title="Blue: may be looked at")
 
 # %% [markdown]
 # *Figure 4. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
-# highlighted. In a live notebook, you can point at another row.*
+# highlighted; in the other rows, the same colors are lighter. In a live notebook, you can point at another
+# row.*
 
 # %% tags=["check"]
 numbers = torch.tensor([[1, 2, 3, 4, 0, 0]])
@@ -518,17 +536,17 @@ assert torch.equal(padding_mask(numbers, pad=0)[0], padding)
 assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
 
 # %% [markdown]
-# **To keep:** a mask hides a key by giving it the lowest score *before* the softmax. The padding mask
+# **Remember:** a mask hides a key by giving it the lowest score *before* the softmax. The padding mask
 # hides columns, and the causal mask hides a triangle.
 
 # %% [markdown]
 # ### Which way round?
 #
-# In our masks, `True` *allows* a position, and so it does in PyTorch's `F.scaled_dot_product_attention`.
-# But in `nn.MultiheadAttention`, `True` *hides* a position. And if the mask contains floating-point
-# numbers, PyTorch adds them to the scores, so ones and zeros hide nothing. PyTorch cannot tell that a mask
-# is of the wrong kind, and raises no error. That is why the package's `attention` accepts only boolean
-# masks.
+# You need this paragraph only when you call PyTorch's own attention. In our masks, `True` *allows* a
+# position, and so it does in PyTorch's `F.scaled_dot_product_attention`. But in `nn.MultiheadAttention`,
+# `True` *hides* a position. And if the mask contains floating-point numbers, PyTorch adds them to the scores,
+# so ones and zeros hide nothing. PyTorch cannot tell that a mask is of the wrong kind, and raises no error.
+# That is why the package's `attention` accepts only boolean masks.
 
 # %% tags=["check"]
 from torch import nn
@@ -549,7 +567,7 @@ looked = [(seen[0, 0] > 0).nonzero().flatten().tolist() for seen in readings.val
 assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 
 # %% [markdown]
-# ## A row with nothing to see
+# ## A query that may look at nothing
 #
 # One case is left. What if a query may look at *nothing*? This does happen: the mask that was "one too
 # short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all scores of
@@ -580,11 +598,12 @@ assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
 # The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? In `backward`, the gradient of a value is a sum with one term for each query:
-# the weight that the query gave to this value, times the gradient of the query's output. For the query of
-# the empty row, the gradient is 0. But its weights are NaN, and NaN times 0 is NaN. So every sum is NaN.
+# and the model is lost. Why? Each output is a sum of weights times values. So `backward` hands every value a
+# sum, too: from each query, the gradient of its output times the weight that it gave to this value. The query
+# of the empty row contributes a gradient of 0, because the loss leaves it out. But its weight is NaN, and 0
+# times NaN is NaN, which turns the whole sum into NaN.
 #
-# The remedy has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary rows
+# The solution has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary rows
 # this changes nothing. In an empty row, the softmax now gives equal weights instead of NaN, so a query that
 # may see nothing would see everything. That is why, second, we set the hidden weights to 0 after the
 # softmax. Here is the whole function, as the package has it:
@@ -615,38 +634,44 @@ without = torch.autograd.grad(attention(q[:2], k, v, mask[:2])[0].square().sum()
 assert_close(with_row, without)  # all gradients are as if that query had never been asked
 
 # %% [markdown]
-# **To keep:** one empty row with $-\infty$ fills a model with NaN, even if nobody uses that row. Use the
+# **Remember:** one empty row with $-\infty$ fills a model with NaN, even if nobody uses that row. Use the
 # lowest finite number before the softmax, and set the hidden weights to 0 after it.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - Attention is a dictionary made soft: scores, softmax, weighted mean. Since its output is a mean, it
-#   does not see order and does not count.
+# - Attention is a soft dictionary: scores, softmax, weighted mean. Since its output is a mean, it does not
+#   see order, and it sees proportions instead of numbers.
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
-#   softmax would pick one key before it has learned anything.
+#   softmax would pick one key before it has learned anything. The variance of a score is $d_k$.
 # - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, no
 #   gradient may become NaN, and the output for this query is a row of zeros.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first
 # updates?](evidence/does_the_division_matter.ipynb)
 #
-# **Next:** [03_multi_head_attention](03_multi_head_attention.ipynb): why one attention is not enough, and
-# how eight of them run side by side.
+# **Next:** [03_multi_head_attention](03_multi_head_attention.ipynb): why one attention head is not enough,
+# and how eight of them run side by side.
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict. A colleague moves a decoder from `nn.MultiheadAttention` to
-# `F.scaled_dot_product_attention` and passes the same causal mask as before. There is no error. Which
-# tokens can each position see now? What will happen to the training loss, and to the translations?
+# **Exercise 1 (easy).** With a pencil: differentiate the softmax $w_i = e^{s_i} / \sum_j e^{s_j}$. Show that
+# $\partial w_i / \partial s_i = w_i (1 - w_i)$ and that $\partial w_i / \partial s_k = -w_i w_k$ for $k \neq
+# i$. At which $w_i$ is the first of them largest? What is the sum of all derivatives of one weight, and which
+# property of the softmax does it express?
 
 # %% tags=["solution"]
-hides = torch.ones(4, 4, dtype=torch.bool).triu(diagonal=1)  # right for nn.MultiheadAttention: True hides
-show("now 1 means: may be looked at", hides.int(), german, german, digits=0)
-# Each position sees only the future, and the last one sees nothing. At every position but the last, the word
-# to predict is visible, so the training loss becomes very small. When the model translates, there is no
-# future. The model has learned to copy a word that is not there, and it writes nonsense.
+# Let Z be the sum of all e^(s_j), so that dZ/ds_k = e^(s_k). The quotient rule gives
+#     dw_i/ds_i = (e^(s_i) Z - e^(s_i) e^(s_i)) / Z^2 = w_i - w_i^2 = w_i (1 - w_i),
+#     dw_i/ds_k = (0 - e^(s_i) e^(s_k)) / Z^2         = -w_i w_k.
+# The first is largest at w_i = 1/2, where it is 1/4. All derivatives of w_i add up to
+# w_i (1 - w_i) - w_i (1 - w_i) = 0: the same number added to all scores changes no weight.
+by_pencil = row.detach().softmax(dim=0)
+by_pencil = by_pencil.diag() - by_pencil.outer(by_pencil)  # w_i on the diagonal, minus w_i w_k everywhere
+assert_close(by_pencil, torch.autograd.functional.jacobian(lambda s: s.softmax(dim=0), row.detach()))
+assert_close(by_pencil.sum(dim=1), torch.zeros(len(row)))
+print("derivatives of the first weight:", [round(number, 2) for number in by_pencil[0].tolist()])
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write attention yourself: equation 1 with or without a mask, for any dimensions

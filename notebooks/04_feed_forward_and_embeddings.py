@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 04 · Feed-forward network and embeddings
 #
-# **You meet two-word phrases that no linear map can understand, let two ReLUs understand them, and follow
-# one table of vectors through the three places where the model uses it.**
+# **You meet two-word phrases that no linear map of their words' mean can understand, let two ReLUs understand
+# them, and follow one table of vectors through the three places where the model uses it.**
 #
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
 #
-# *24 minutes to read, half a minute to run.*
+# *29 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
@@ -49,10 +49,11 @@ if not any(distributions(name="annotated-transformer")):
 # *So good* is praise, and *so bad* is criticism. But *not good* is criticism, and *not bad* is praise. To
 # tell the two apart, you need both words of the phrase.
 #
-# Attention can bring the two words together. If both get the weight one half, its output is half the sum of
-# their vectors. The factor one half makes no difference to what a linear map can do, so we take the sum
-# itself. Can a linear map compute the answer from this sum: $+1$ for praise, and $-1$ for criticism? We
-# give each word a vector of 512 random numbers and compute the best possible linear map by least squares.
+# Attention can bring the two words together. Suppose that it gives both the weight one half. Then its output
+# is half the sum of their vectors. The factor one half makes no difference to what a linear map can do, so we
+# take the sum itself. Can a linear map compute the answer from this sum: $+1$ for praise, and $-1$ for
+# criticism? We give each word a vector of 512 random numbers and compute the best possible linear map by
+# least squares.
 #
 # **Before you run this:** the map has 512 weights and a bias, and there are only four answers to learn.
 # Will it get all four right?
@@ -124,8 +125,49 @@ assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 # is on only for *not bad*. **Each unit is a detector for one combination.** That is the idea of the
 # feed-forward network.
 #
-# **To keep:** attention brings words together by taking means. A linear map cannot tell what a
-# combination of words means, but a unit with a ReLU can detect it.
+# ### Must it be a ReLU?
+#
+# We have fixed the weights at one half. But attention chooses its weights with a softmax, which is not linear
+# either. Could it do without the ReLUs if it may learn where to look? We train a layer of attention with two
+# heads, and behind it only a linear map to one number. The answer is the mean over the two words.
+#
+# **Before you run this:** how many of the four phrases will it learn?
+
+# %%
+from annotated import MultiHeadedAttention
+
+
+def learn_to_look(seed):
+    """The answers of two heads and a linear map to the four phrases, after 100 updates."""
+    torch.manual_seed(seed)
+    two_words = torch.stack([torch.stack([vector[word] for word in phrase.split()]) for phrase in meaning])
+    two_words = two_words.float()  # (4, 2, 512)
+    look, read = MultiHeadedAttention(2, 512, dropout=0.0), nn.Linear(512, 1)
+    adam = torch.optim.Adam([*look.parameters(), *read.parameters()], lr=0.001)
+    for _ in range(100):
+        found = read(look(two_words, two_words, two_words)).mean(dim=1).squeeze(-1)  # (4,)
+        adam.zero_grad()
+        (found - wanted).square().mean().backward()
+        adam.step()
+    return found.detach()
+
+
+learned = [learn_to_look(seed) for seed in range(5)]
+right = sum((found.sign() == wanted).all().item() for found in learned)
+print(f"all four phrases right: {right} of {len(learned)} random starts")
+print("answers of the first:", [f"≈{answer:+.1f}" for answer in learned[0].tolist()])
+
+# %% tags=["check"]
+assert all((found - wanted).abs().max() < 0.5 for found in learned)
+
+# %% [markdown]
+# All of them. So what we have shown is narrower than it looked: **something nonlinear must act, and it may be
+# the softmax, if its weights depend on the words, or the ReLU.** The model has both. The paper does not say
+# why it needs both. One difference is that the feed-forward network works on what a word's vector already
+# contains, without another look at the other words.
+#
+# **Remember:** a linear map of a mean with fixed weights cannot tell what a combination of words means. A
+# unit with a ReLU can detect the combination.
 
 # %% [markdown]
 # ## Equation 2
@@ -229,7 +271,6 @@ class FeedForward(nn.Module):
 import matplotlib.pyplot as plt
 import seaborn
 
-from annotated import MultiHeadedAttention
 from annotated.plots import setup_notebook
 
 setup_notebook()
@@ -384,7 +425,7 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # 2. German tokens to vectors, at the bottom of the decoder;
 # 3. vectors to logits, at the top of the decoder.
 #
-# In code, weight tying takes one line. Afterwards both modules hold the *same* parameter:
+# In code, weight tying takes one line. Afterward, both modules hold the *same* parameter:
 
 # %%
 d_model, vocab = 512, 2000
@@ -404,7 +445,7 @@ assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.gene
 # the scores in 02. Then the softmax is sure of one token, and almost always of a wrong one. That is the
 # fourth trap of [00_start_here](00_start_here.ipynb): with 10,000 tokens, the loss of a new model is
 # about 87. With entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is about 9.7.
-# A model that finds all tokens equally likely has a loss of $\ln 10000 = 9.2$.
+# A model that finds all tokens equally likely has a loss of $\log 10000 = 9.2$.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
@@ -476,14 +517,14 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # have less. So the row of *Hund* is pushed away from the decoder's vectors, although *Hund* does not occur.
 # A rare word is pushed away in almost every update (Gao et al., 2019).
 #
-# **To keep:** one table turns tokens into vectors and vectors into logits. The output needs small entries,
+# **Remember:** one table turns tokens into vectors and vectors into logits. The output needs small entries,
 # so the table has small entries, and the input multiplies them by $\sqrt{d_{model}}$.
 
 # %% [markdown]
 # ## What you can now say
 #
-# - A weighted mean brings words together, but a linear map cannot tell what a combination of words means.
-#   ReLU units can: each unit detects a combination and adds its row of $W_2$ when it is on.
+# - A mean with fixed weights brings words together, but a linear map of it cannot tell what a combination of
+#   words means. ReLU units can: each detects a combination and adds its row of $W_2$ when it is on.
 # - Attention moves information between words. The feed-forward network treats every word alone and in the
 #   same way, and it holds two thirds of an encoder layer's weights.
 # - An embedding is a row of a table, multiplied by $\sqrt{d_{model}}$. The same table also makes the
@@ -497,20 +538,25 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Predict. Somebody forgets the ReLU in a feed-forward network with $d_{model} =
-# 512$ and $d_{ff} = 2048$. There is no error, and the loss falls. Which of the four phrases at the top
-# can this network learn? What share of its 2.1 million weights is wasted?
+# **Exercise 1 (easy).** With a pencil. Somebody forgets the ReLU in a feed-forward network with $d_{model} =
+# 512$ and $d_{ff} = 2048$. There is no error, and the loss falls. Multiply out $(x W_1 + b_1) W_2 + b_2$:
+# which single linear map is it? Count its weights and biases, and those of the network. What share is wasted?
+# Which of the four phrases at the top can the network learn?
 
 # %% tags=["solution"]
-# None of the four: without the ReLU the network is one linear map, whose best answer is 0 for each phrase.
-# One linear map of 512 x 512 could do the same:
+# (x W_1 + b_1) W_2 + b_2 = x (W_1 W_2) + (b_1 W_2 + b_2): one map with a matrix of 512 x 512 and one bias.
+# None of the phrases: for the sum of two words, the best answer of a linear map is 0 for each of them.
 both, needed = 2 * 512 * 2048 + 2048 + 512, 512 * 512 + 512
 print(f"{both:,} weights do the work of {needed:,}: {1 - needed / both:.0%} are wasted")
+first_map, second_map = nn.Linear(512, 2048).double(), nn.Linear(2048, 512).double()
+product = first_map.weight.T @ second_map.weight.T
+one_bias = first_map.bias @ second_map.weight.T + second_map.bias
+assert_close(second_map(first_map(phrases)), phrases @ product + one_bias)
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write the two ends of a model with one table and no other parameter. Fill the
 # table so that the entries of the embeddings have variance 1 and the loss of a new model is close to
-# $\ln(vocab)$.
+# $\log(vocab)$.
 
 
 # %% tags=["exercise"]

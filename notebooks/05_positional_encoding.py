@@ -8,7 +8,7 @@
 # Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *18 minutes to read, a few seconds to run.*
+# *19 minutes to read, a few seconds to run.*
 #
 # - **Before:** attention with its queries and keys ([02](02_attention.ipynb)), and how words become vectors
 #   ([04](04_feed_forward_and_embeddings.ipynb)).
@@ -74,7 +74,7 @@ assert blind(first) == blind(second)
 # > order of the sequence, we must inject some information about the relative or absolute position of the
 # > tokens in the sequence." (section 3.5)
 #
-# **To keep:** attention alone sees a bag of words, so the model must be told each word's position.
+# **Remember:** attention alone sees a bag of words, so the model must be told each word's position.
 
 # %% [markdown]
 # ## What could we add?
@@ -190,14 +190,14 @@ plt.show()
 # Why 10000? The paper gives no reason. With $d_{model} = 512$, this number makes the slowest hand so slow
 # that it needs about 60,000 positions for one turn. No sentence is that long.
 #
-# **To keep:** each pair of entries is one hand of a clock, the hands have different speeds, and together
+# **Remember:** each pair of entries is one hand of a clock, the hands have different speeds, and together
 # they tell the position.
 
 # %% [markdown]
 # ### Reading other people's code
 #
-# Many implementations compute $10000^{-2i/d}$ as `exp(-(2i/d) · ln 10000)`. It is the same number,
-# because $a^b = e^{b \ln a}$.
+# Many implementations compute $10000^{-2i/d}$ as `exp(-(2i/d) * log(10000))`. It is the same number,
+# because $a^b = e^{b \log a}$.
 #
 # If you load somebody's weights, check two things. The authors' own code (tensor2tensor) puts all sines
 # before all cosines, and its exponents differ slightly from those of the formula.
@@ -243,10 +243,17 @@ assert abs(similarity[0, 0] - 256) < 1e-6
 # > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
 # > PEpos." (section 3.5)
 #
-# In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. A fast hand
-# turns far and a slow hand only a little, but how far a hand turns does not depend on the time that the
-# clock shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. So one
-# matrix sets every clock forward:
+# In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. A fast hand turns
+# far and a slow hand only a little, but how far a hand turns does not depend on the time that the clock
+# shows. Turning a hand is a *rotation*, and a rotation is a multiplication by a matrix. If a hand shows the
+# angle $a$ and has to turn by $b = k\,\omega_i$, then
+#
+# $$\begin{pmatrix} \sin(a + b) \\ \cos(a + b) \end{pmatrix} =
+# \begin{pmatrix} \cos b & \sin b \\ -\sin b & \cos b \end{pmatrix}
+# \begin{pmatrix} \sin a \\ \cos a \end{pmatrix}$$
+#
+# The matrix contains only $b$, not $a$. (You derive it in Exercise 1.) One such block for each hand makes a
+# matrix that sets every clock forward:
 
 
 # %%
@@ -294,7 +301,7 @@ for first in (0, 100_000):
 # part of $W^Q$. The head can tell *before* from *after* because its queries and its keys have different
 # matrices, $W^Q$ and $W^K$.
 #
-# **To keep:** one matrix sets all clocks back by $k$ positions, so a head can learn "look $k$ words back"
+# **Remember:** one matrix sets all clocks back by $k$ positions, so a head can learn "look $k$ words back"
 # once for all positions.
 
 # %% [markdown]
@@ -340,10 +347,10 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So we don't have to append the position's vector to the word's. We can add it, and the
+# It works again. So we do not have to append the position's vector to the word's. We can add it, and the
 # model can still reserve some entries for positions.
 #
-# **To keep:** word and position are added, and training decides how well the model can still separate them.
+# **Remember:** word and position are added, and training decides how well the model can still separate them.
 
 # %% [markdown]
 # ## Learned positions
@@ -374,8 +381,9 @@ show_source(LearnedPositions.forward, docstring=False)
 #
 # *We measured it: [Do positions beyond the trained ones
 # work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned
-# at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases at later positions. It
-# helps to train on more positions, and to let the training sentences start at different positions.*
+# at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases at later positions, and
+# without any positions it would be ≈25%. It helps to train on more positions, and to let the training
+# sentences start at different positions.*
 #
 # Most of today's language models add no positions to the embeddings. They rotate each query and key by
 # angles that depend on its position, just as we turned the hands of the clock. This method is called
@@ -399,18 +407,23 @@ show_source(LearnedPositions.forward, docstring=False)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Suppose that only the fastest hand were left ($d_{model} = 2$). It turns by one
-# radian at each position. Predict first: will any position below 1,000 show nearly the same time as
-# position 0? Find the one that comes closest. What would the model confuse?
+# **Exercise 1 (easy).** With a pencil. Derive the $2 \times 2$ matrix above from the addition theorems
+# $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$. Which
+# matrix turns the hand *back* by $b$? Show that it is the transposed one. What follows for the length of a
+# vector that is turned, and for the dot product of two vectors that are turned by the same angle?
 
 # %% tags=["solution"]
-fastest = sinusoids(1000, 2)
-distance = (fastest[1:] - fastest[0]).norm(dim=1)
-for n in (6, 44, 710):
-    print(f"position {n:3}: distance {distance[n - 1]:.5f}")
-# Position 710: 710 radians are almost exactly 113 turns, because 355/113 is nearly pi. The model could not
-# tell position 710 from 0, and hardly 44 from 0. The slower clocks are there to prevent this.
-assert distance.argmin() + 1 == 710
+# Each row of the matrix is one addition theorem. To turn back by b, put -b for b: cos stays and sin changes
+# its sign, which exchanges the two off-diagonal entries. So R(-b) = R(b)^T, and R(b)^T R(b) = R(-b) R(b) = I.
+# Therefore (R x) . (R y) = x^T R^T R y = x . y: turning changes neither lengths nor dot products. That is why
+# the dot product of two positions depends on their distance alone, and RoPE (next exercise) builds on it.
+forward = rotation(3, 64)
+assert torch.allclose(forward.T, rotation(-3, 64))
+assert torch.allclose(forward.T @ forward, torch.eye(64, dtype=torch.float64))
+print(
+    "one hand, turned by 3 radians:",
+    [[f"{number:+.2f}" for number in line] for line in forward[:2, :2].tolist()],
+)
 
 # %% [markdown]
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn

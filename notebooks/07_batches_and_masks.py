@@ -7,7 +7,7 @@
 # Previous: [06_the_full_model](06_the_full_model.ipynb) · Next:
 # [08_training_recipe](08_training_recipe.ipynb)
 #
-# *24 minutes to read, a few seconds to run.*
+# *27 minutes to read, a few seconds to run.*
 #
 # - **Before:** you know attention and its masks ([02](02_attention.ipynb)), and the model
 #   ([06](06_the_full_model.ipynb)).
@@ -156,7 +156,7 @@ assert len(tokenizer.encode("A cat runs.")) == 4
 # Frequent words are one token. Rare words are put together from several pieces, so the model can read and
 # write words that it has never seen.
 #
-# **To keep:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so frequent
+# **Remember:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so frequent
 # words become one token and rare words become several.
 
 # %% [markdown]
@@ -217,7 +217,7 @@ with torch.no_grad():
 # They are the same, so training does not need the short runs. One pass over a sentence of 30 tokens trains
 # 30 predictions at once. A recurrent network would need 30 steps, one after the other.
 #
-# **To keep:** the decoder reads the target without its last token, and it predicts the target without its
+# **Remember:** the decoder reads the target without its last token, and it predicts the target without its
 # first token. The causal mask makes one pass as good as many.
 
 # %% [markdown]
@@ -307,7 +307,7 @@ print(tgt_mask[0].int())
 # needs only one row per sentence, because all positions may look at the same tokens. The target mask needs
 # a row for each position, because each position may look only at itself and at earlier positions.
 #
-# **To keep:** a batch holds five tensors and a number: the source, the two shifted targets, the two masks,
+# **Remember:** a batch holds five tensors and a number: the source, the two shifted targets, the two masks,
 # and the number of tokens to predict.
 
 # %% [markdown]
@@ -348,8 +348,8 @@ assert difference_from_alone(~src_mask) > 0.05
 # %%
 with torch.no_grad():
     memory = untrained.encode(src, src_mask)  # (3, S, 128)
-    spoilt = memory.masked_fill((src == tokenizer.pad).unsqueeze(-1), 1e6)
-    before, after = (untrained.decode(m, src_mask, tgt, tgt_mask) for m in (memory, spoilt))
+    spoiled = memory.masked_fill((src == tokenizer.pad).unsqueeze(-1), 1e6)
+    before, after = (untrained.decode(m, src_mask, tgt, tgt_mask) for m in (memory, spoiled))
 print(f"a million in the padding changes the decoder by {(after - before).abs().max():.4f}")
 
 # %% tags=["check"]
@@ -361,7 +361,7 @@ assert torch.equal(before, after)
 # gain nothing, and it would be dangerous: if everything in a row is hidden, a careless softmax computes 0/0
 # ([02](02_attention.ipynb)).
 #
-# **To keep:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the
+# **Remember:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the
 # same result in every batch.
 
 # %% tags=["check"]
@@ -390,57 +390,64 @@ for together, *alone in zip(gradients(package), *singles, strict=True):
 # > "Sentence pairs were batched together by approximate sequence length. Each training batch contained a set
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
-# Why not simply take 64 sentences at random? Because padding costs as much computation as words do. How
-# much of a batch is padding? Our translator was trained on captions of photos. The next cell says how long
-# the 29,000 German captions are: four of them have four tokens, eight have five tokens, and so on.
+# Why not simply take 64 pairs at random? Because padding costs as much computation as words do. How much of a
+# batch is padding? We count the tokens of 5,000 pairs of sentences, on both sides. They come from the small
+# corpus that is built into the package.
 
 # %%
-how_many = [4, 8, 80, 290, 845, 1390, 1895, 2312, 2561, 2643, 2521, 2310, 2039, 1832, 1483, 1332, 1108]
-how_many += [894, 711, 552, 476, 358, 282, 241, 183, 140, 118, 84, 81, 49, 36, 21, 23, 16, 19, 14, 12, 7, 5]
-how_many += [9, 3, 1, 2, 4, 0, 2, 1, 2, 1]
-lengths = [length for length, number in enumerate(how_many, start=4) for _ in range(number)]
-print(
-    f"{len(lengths):,} captions, {sum(lengths) / len(lengths):.1f} tokens on average, at most {max(lengths)}"
-)
+from annotated.translation.data import load_corpus
+
+pairs = load_corpus("grammar", "en-de")["train"].take(range(5000))
+both = zip(pairs.src, pairs.tgt, strict=True)
+lengths = torch.tensor([[len(tokenizer.encode(text)) + 1 for text in pair] for pair in both])  # and the end
+means, most = lengths.double().mean(dim=0).tolist(), lengths.amax(dim=0).tolist()
+for side, mean, longest in zip(("English", "German"), means, most, strict=True):
+    print(f"{side:7} {mean:.1f} tokens on average, at most {longest}")
 
 # %% [markdown]
-# **Before you run this:** 64 captions are drawn at random, and all are filled up to the length of the
-# longest. What share of the rectangle is padding?
+# **Before you run this:** 64 pairs share a batch, and on each side all rows are filled up to the length of
+# the longest. What share of the rectangle is padding if the pairs are drawn at random? And if all pairs are
+# first sorted by the length of the German sentence?
 
 
 # %%
-def padding(batches):
-    """The share of padding in all batches."""
-    return 1 - sum(map(sum, batches)) / sum(len(batch) * max(batch) for batch in batches)
-
-
-def cut_into(size, lengths):
-    return [lengths[i : i + size] for i in range(0, len(lengths), size)]
+def padding(lengths, size=64):
+    """The share of padding if neighbors share a batch: (pairs, 2) -> on the English side, on the German."""
+    positions = sum(len(batch) * batch.amax(dim=0) for batch in lengths.split(size))
+    return (1 - lengths.sum(dim=0) / positions).tolist()
 
 
 _ = torch.manual_seed(0)
-shuffled = [lengths[i] for i in torch.randperm(len(lengths))]
-for size in (8, 64, 512):
-    print(f"{size:3} at random:      ≈{padding(cut_into(size, shuffled)):.0%} padding")
-print(f" 64, sorted first: ≈{padding(cut_into(64, sorted(shuffled))):.1%} padding")
+shuffled = lengths[torch.randperm(len(lengths))]
+orders = {
+    "at random": shuffled,
+    "sorted by the German side": shuffled[shuffled[:, 1].argsort(stable=True)],
+    "sorted by the longer side": shuffled[shuffled.amax(dim=1).argsort(stable=True)],
+}
+for name, order in orders.items():
+    english_side, german_side = padding(order)
+    print(f"{name:26} padding: English ≈{english_side:.0%}, German ≈{german_side:.0%}")
 
 # %% tags=["check"]
-assert len(lengths) == 29_000
-assert 0.3 < padding(cut_into(8, shuffled)) < 0.45
-assert 0.48 < padding(cut_into(64, shuffled)) < 0.56
-assert padding(cut_into(512, shuffled)) > 0.58
-assert padding(cut_into(64, sorted(shuffled))) < 0.01
+shares = {name: padding(order) for name, order in orders.items()}
+assert min(shares["at random"]) > 0.4
+assert max(shares["at random"]) < 0.55
+assert shares["sorted by the German side"][1] < 0.02 < 0.2 < shares["sorted by the German side"][0]
+assert max(shares["sorted by the longer side"]) < 0.16
+english_of_20 = lengths[lengths[:, 1] == 20, 0]
+assert (english_of_20.min(), english_of_20.max()) == (11, 26)
 
 # %% [markdown]
-# With 64 captions at random, about half of the positions hold nothing but padding. If sentences of
-# similar length share a batch, almost nothing is lost. The *batches* are then shuffled, so that training
+# At random, almost half of the positions are padding. Sorting by the German side saves that side alone: among
+# the pairs whose German sentence has 20 tokens, the English one has from 11 to 26. If we sort by the longer
+# side of each pair, little padding is left on either side. The *batches* are then shuffled, so that training
 # does not go from short sentences to long ones.
 #
 # Why does the paper fix the number of *tokens*, and not the number of sentences? With about 25,000 tokens,
 # every batch needs about the same memory and trains about the same number of predictions. In the package,
-# `TokenBatches` does all this. In Exercise 2 you write it yourself.
+# `TokenBatches` does all this, by the longer side. In Exercise 2 you write it yourself.
 #
-# **To keep:** put sentences of similar length together, measure a batch in tokens, and shuffle the batches.
+# **Remember:** put sentences of similar length together, measure a batch in tokens, and shuffle the batches.
 
 # %% [markdown]
 # ## The model that was right about everything
@@ -563,7 +570,7 @@ for N in (1, 2):
     assert max(int(t_s[1] - t_s[0]) for t_s in depends(honest, deep, long).nonzero()) == 0
 
 # %% [markdown]
-# **To keep:** a loss that is too good is a warning. Change one token of the target, and you see which
+# **Remember:** a loss that is too good is a warning. Change one token of the target, and you see which
 # predictions have seen too much.
 
 # %% [markdown]
@@ -585,25 +592,23 @@ for N in (1, 2):
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** Does the embedding of the padding token `<blank>` learn anything? Predict first.
-# Then build a model with `tied_embeddings="none"`, which has separate tables for the source, the target and
-# the output, and look at the gradient of that row in each table. What follows for the paper's model, in
-# which the three tables are one?
+# **Exercise 1 (easy).** With a pencil. A batch holds two sentences, one of 3 tokens and one of 9, padding not
+# counted. The losses of its tokens are 2 each in the short sentence and 1 each in the long one. Compute the
+# loss of the batch in three ways: the sum divided by `ntokens`; the mean of the two sentences' means; the sum
+# divided by all positions of the rectangle, where padding adds 0. How much does one token count in each way,
+# as a share of the whole? What happens to the third loss if a sentence of 30 tokens joins the batch?
 
 # %% tags=["solution"]
-from annotated import LabelSmoothing
-
-separate = make_model(10_000, 10_000, N=1, d_model=32, d_ff=64, h=4, dropout=0.0, tied_embeddings="none")
-states = separate(src, tgt, src_mask, tgt_mask)
-plain = LabelSmoothing(10_000, tokenizer.pad, smoothing=0.0)
-plain(separate.generator(states).flatten(0, 1), tgt_y.flatten()).backward()
-for table, p in separate.named_parameters():
-    if len(p) == 10_000 and p.dim() == 2:
-        print(f"{table:24} gradient at <blank>: ≈{p.grad[tokenizer.pad].norm():.3f}")
-        assert bool(p.grad[tokenizer.pad].any()) == table.startswith("generator")
-# As an input it gets no gradient, because nobody looks at it. As an output its probability is pushed down at
-# every position. Where the three tables are one, this also changes the input vector of padding, but no real
-# token looks at it.
+# The sum is 3 * 2 + 9 * 1 = 15. Divided by ntokens: 15 / 12 = 1.25, and each token counts 1/12. The mean of
+# the means: (2 + 1) / 2 = 1.5; a token counts 1/6 in the short sentence and 1/18 in the long one. Divided by
+# all 2 * 9 positions: 15 / 18 = 0.83; each token counts 1/18. If a sentence of 30 tokens joins, the rectangle
+# has 90 positions, and the same tokens count 1/90: the gradient would depend on how much padding there is.
+each = torch.zeros(2, 9)
+each[0, :3], each[1] = 2, 1
+real_tokens = torch.tensor([3, 9])
+ways = each.sum() / real_tokens.sum(), (each.sum(dim=1) / real_tokens).mean(), each.mean()
+print("losses", [f"{way:.2f}" for way in ways])
+assert [f"{way:.2f}" for way in ways] == ["1.25", "1.50", "0.83"]
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write a batch sampler. It gets the length of each pair and a budget of positions

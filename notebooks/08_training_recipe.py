@@ -7,7 +7,7 @@
 # Previous: [07_batches_and_masks](07_batches_and_masks.ipynb) · Next:
 # [09_first_example](09_first_example.ipynb)
 #
-# *24 minutes to read, half a minute to run.*
+# *26 minutes to read, half a minute to run.*
 #
 # - **Before:** gradients in PyTorch, the model ([06](06_the_full_model.ipynb)), and what a batch holds
 #   ([07](07_batches_and_masks.ipynb)).
@@ -72,7 +72,7 @@ def train(model, batches, schedule, criterion):
 # %% [markdown]
 # The task is the *copy task*: read nine random symbols, and write the same nine. The loss is $-\log p$,
 # where $p$ is the probability that the model gives to the right symbol. A model that knows nothing
-# guesses among ten symbols, so its loss is $\ln 10 = 2.30$. The call `data_gen(11, 32, 250)` below makes
+# guesses among ten symbols, so its loss is $\log 10 = 2.30$. The call `data_gen(11, 32, 250)` below makes
 # 250 batches of 32 rows. The 11 counts the ten symbols and 0, which is padding.
 #
 # We train the same model twice. In the first run, the learning rate **rises** to 0.03 over 50 updates, and
@@ -206,7 +206,7 @@ assert noise[99] < 0.25
 # %% [markdown]
 # At update 100, such a weight moves by about a fifth of the learning rate.
 #
-# **To keep:** Adam makes the steps of all weights about equally long, and its first steps are usually the
+# **Remember:** Adam makes the steps of all weights about equally long, and its first steps are usually the
 # longest, because gradients have not yet canceled each other.
 
 # %% [markdown]
@@ -257,10 +257,10 @@ def where_to_look(model):
 assert where_to_look(model) < where_to_look(patient) / 100
 
 # %% [markdown]
-# After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol
-# is where, so it cannot copy. It can only guess. There is a likely reason why the later updates do not
-# repair this: if all vectors are the same, their weighted mean is the same, too, whatever the weights
-# are. So the gradient hardly tells attention where to look.
+# After five long steps, all positions look the same to the decoder. The decoder cannot tell which symbol is
+# where, so it cannot copy. It can only guess. Why do the 245 good updates not repair this? Probably because
+# attention takes weighted means. If all vectors are the same, their mean is that same vector with any
+# weights. So a change of the weights changes nothing, and the gradient does not tell attention where to look.
 #
 # *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data
 # for the first updates does not help, but shorter steps do: [Why warm-up?](evidence/why_warm_up.ipynb)*
@@ -314,14 +314,15 @@ for d_model, warmup in settings:
 assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 
 # %% [markdown]
-# With twice the warm-up, the peak is lower. So the number 4,000 decides two things at once: how long
-# the rate rises, and how high. From update 8,000 on, the first two curves are the same. With the same
-# warm-up, the wider model gets a lower rate at every update.
+# With twice the warm-up, the peak is lower. So the number 4,000 decides two things at once: how long the rate
+# rises, and how high. From update 8,000 on, the first two curves are the same, because the falling part of
+# the formula does not contain the warm-up. With the same warm-up, the wider model gets a lower rate at every
+# update.
 #
 # The paper gives no reason for the 4,000, nor for the square root. Most training runs today still use a
 # warm-up, with other numbers and another curve after the peak.
 #
-# **To keep:** the first steps of Adam are usually its longest, so the learning rate starts near 0 and
+# **Remember:** the first steps of Adam are usually its longest, so the learning rate starts near 0 and
 # rises until the steps are safe.
 
 # %% [markdown]
@@ -410,6 +411,9 @@ def memorize(dropout):
 looks = {dropout: memorize(dropout) for dropout in (0.0, 0.3)}
 
 # %% [markdown]
+# (Equation 3 was made for large models. For this small one we take a quarter of it, so that 200 updates are
+# enough to see the model memorize.)
+#
 # **Before you run this:** which model has the lower perplexity on the pairs that it was trained on, the one
 # with dropout or the one without?
 
@@ -444,7 +448,7 @@ assert min(new for _, new in with_it) < 0.95 * min(new for _, new in without)
 # Because we have so few pairs, we used a dropout of 0.3 instead of the paper's 0.1. In the paper, a model
 # without dropout scores 1.2 BLEU lower (Table 3, row D).
 #
-# **To keep:** dropout makes each number unreliable in training, so the model finds it harder to memorize
+# **Remember:** dropout makes each number unreliable in training, so the model finds it harder to memorize
 # the training set. When the model is used, dropout is off.
 
 # %% [markdown]
@@ -533,15 +537,16 @@ assert torch.allclose(fast, theirs, atol=1e-4)
 # right one more often. We tested this explanation and its rivals in [Why does smoothing raise
 # BLEU?](evidence/why_does_smoothing_raise_bleu.ipynb)*
 #
-# **To keep:** label smoothing asks for 0.9 instead of 1, so the model is no longer rewarded for becoming
+# **Remember:** label smoothing asks for 0.9 instead of 1, so the model is no longer rewarded for becoming
 # more and more certain.
 
 # %% [markdown]
 # ## The recipe
 #
-# The next cell trains the copy task with the whole recipe: Adam, equation 3, dropout of 0.1 and smoothing
-# of 0.1. It uses the loop from the top of the page. For a model this narrow and a warm-up this short,
-# equation 3 gives a peak of 0.018. We multiply it by 0.6, so the peak is 0.011. Because `LabelSmoothing`
+# The next cell trains the copy task with the whole recipe: Adam, equation 3, dropout of 0.1 and smoothing of
+# 0.1. It uses the loop from the top of the page. For a model this narrow and a warm-up this short, equation 3
+# gives a peak of $1/\sqrt{32 \cdot 100} = 0.018$, which is high. We multiply it by 0.6, so the peak is 0.011.
+# There is no rule behind the 0.6: with 0.3, the model learns the task, too. Because `LabelSmoothing`
 # subtracts the lowest possible value, a perfect prediction has a loss of 0.
 
 # %%
@@ -577,16 +582,28 @@ assert sum(losses[-20:]) / 20 < 0.6
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** A colleague doubles the warm-up to 8,000, "to be safe", and the run, which was
-# stable before, now gives a worse model. Predict with equation 3: at which updates is the learning rate
-# lower than before, and by what factor at most? Then check with `rate`.
+# **Exercise 1 (easy).** With a pencil. (a) At which step do the two curves of equation 3 meet, and how high
+# is the peak there, in $d_{model}$ and $warmup$? A colleague doubles the warm-up to 8,000, "to be safe", and
+# the run, which was stable before, now gives a worse model. At which updates is the rate lower than before,
+# and by what factor at most? (b) Why is the lowest smoothed loss $-\sum_k t_k \log t_k$, and not less?
+# Compute it for 11 tokens of which 9 share the smoothing of 0.1.
 
 # %% tags=["solution"]
+# (a) step^(-1/2) = step * warmup^(-3/2) gives step^(3/2) = warmup^(3/2), so step = warmup, and the peak is 1
+# / sqrt(d_model * warmup): 0.0007 for the base model. With 8,000, the rising line is lower by a factor of
+# 2^(3/2) = 2.8, which is the factor at every update up to 4,000. It shrinks to 1 at 8,000, and from there on
+# the rates are equal. To keep the peak, multiply equation 3 by the square root of 2. (b) log z <= z - 1, so
+# sum t log(p / t) <= sum t (p / t - 1) = sum p - sum t <= 0: the loss -sum t log p is at least -sum t log t,
+# and equal to it for p = t. Here: -0.9 log 0.9 - 0.1 log(0.1 / 9) = 0.095 + 0.450 = 0.545.
+import math
+
 for n in (1000, 4000, 6000, 8000, 50_000):
     print(f"update {n:6,}: {rate(n, 512, 8000) / rate(n, 512, 4000):.2f} times the old rate")
-# Lower at every update below 8,000, by a factor of 2^1.5 = 2.8 up to update 4,000. A longer warm-up also
-# lowers the peak; to keep the peak, multiply equation 3 by the square root of 2.
+floor = -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 9)
+print(f"peak {rate(4000, 512, 4000):.4f}, floor {floor:.3f}")
+assert abs(rate(4000, 512, 4000) - (512 * 4000) ** -0.5) < 1e-12
 assert abs(rate(1000, 512, 4000) / rate(1000, 512, 8000) - 2**1.5) < 1e-9
+assert abs(floor - torch.special.entr(smoothed_targets(torch.tensor([4]), 11, 0, 0.1)).sum()) < 1e-5
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write label smoothing as it is in the authors' code, tensor2tensor. The smoothing
@@ -658,6 +675,8 @@ for beta_2 in (0.98, 0.999):
     recovered = int((steps < 0.5).nonzero().max()) + 1
     print(f"beta_2 {beta_2}: {steps[0]:.1f} learning rates at once, then down to {steps.min():.2f}", end="")
     print(f"; above 0.5 again after {recovered} updates")
-# With 0.98 the weight hardly jumps, and its steps are short for some 200 updates. With 0.999 it jumps three
-# times as far, and the short steps last for more than a thousand. A short memory forgives bad batches sooner.
+# Not a jump at all with 0.98: the weight moves less than usual, 0.8 instead of 1.0, because the large
+# gradient also raises the root of v that it is divided by. Then its steps are short for some 200 updates.
+# With 0.999 the weight jumps by 2.7, and the short steps last for more than a thousand. A short memory
+# forgives bad batches.
 assert recovered > 1000

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Is one head enough?
 #
-# Not in general: a single head that looks by position cannot subtract two words' numbers, and fails with
-# five of five seeds (loss ≈1.0), where two heads succeed with all five (loss ≈0.0). Our small translator
-# has 76.9 BLEU with one head, in a single run, and 79.6 to 82.8 in three runs with four heads; the paper's
-# has 24.9 with one and 25.8 with eight.
+# Not in general. A single head that looks by position cannot subtract two words' numbers: it fails with five
+# of five seeds (loss ≈1.0), and two heads succeed with all five (loss ≈0.0). Our small translator has 76.9
+# BLEU with one head, in a single run, and 79.6 to 82.8 in three runs with four heads. The paper's has 24.9
+# with one and 25.8 with eight.
 #
 # *Half a minute to run.* The lesson that this belongs to is
 # [03_multi_head_attention](../03_multi_head_attention.ipynb).

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Why warm-up?
 #
-# At the start, Adam moves every weight by the full learning rate, and all together that is too far: after a
-# single such update at a rate of 0.03, the encoder's vectors of all positions point almost the same way
-# (cosine ≈0.99, before ≈0.6). Five such updates keep a small post-norm model at a guess (≈2.3 nats) for the
-# rest of its hundred updates, with both seeds; more data for these five, or gradients of constant norm,
+# Because Adam's first steps are too long. At the start, it moves every weight by the full learning rate, and
+# after a single such update at a rate of 0.03, the encoder's vectors of all positions point almost the same
+# way (cosine ≈0.99, before ≈0.6). Five such updates keep a small post-norm model at a guess (≈2.3 nats) for
+# the rest of its hundred updates, with both seeds. More data for these five, or gradients of constant norm,
 # change nothing.
 #
 # *Half a minute to run.* The lesson that this belongs to is

@@ -5,7 +5,7 @@
 #
 # 下一课：[01_why_attention](../01_why_attention.ipynb)。本课译自[英文版](../00_start_here.ipynb)，代码和输出与之相同；其余各课目前只有英文版。
 #
-# 阅读 60 分钟，运行 1 分钟。
+# 阅读 90 分钟，运行 1 分钟。
 #
 # - **预备知识**：Python、少许 PyTorch（`nn.Module`）、矩阵乘法、梯度；不需要了解注意力。
 # - **学完之后**：你会明白模型中的每个方框做什么、为什么要有它，可以动手搭建了。
@@ -83,10 +83,13 @@ source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(writte
 assert source_of["▁Hund"] == "▁dog"
 assert source_of["▁Ball"] == "▁ball"
 assert source_of["▁wirft"] == "▁throws"
+of_ball, of_dog = (round(looked[written.index("▁einem"), column].item(), 2) for column in (3, 6))
+assert [seen.src_tokens[column] for column in (3, 6)] == ["▁a", "▁a"]
+assert (of_ball, of_dog) == (0.25, 0.16)
 assert written.index("▁Hund") < written.index("▁Ball")
 
 # %% [markdown]
-# 写 *wirft* 时，模型主要看 *throws*；写 *Hund* 时，它跳到 *dog*；写 *Ball* 时，又跳回 *ball*。没有人告诉过它哪些词互相对应。这样的“看”就叫**注意力**（attention），很快你就会亲手算一遍。
+# 写 *wirft* 时，模型主要看 *throws*；写 *Hund* 时，它跳到 *dog*；写 *Ball* 时，又跳回 *ball*。没有人告诉过它哪些词互相对应。并不是每一行都这么清楚：写 *einem*（*dog* 前面的 *a*）时，模型看 *ball* 前面的 *a* 反而更多（0.25 对 0.16）。这样的“看”就叫**注意力**（attention），很快你就会亲手算一遍。
 
 # %% [markdown]
 # ## 摘要、1 引言、2 背景
@@ -121,7 +124,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # **解码器**读入已经写出的德语单词，结合记忆，为词表（vocabulary）中的每个词元算出一个概率。从中选定一个词元，把它接到读入的内容后面，解码器再运行一次。
 #
-# 写成代码，整个模型只有三行。下面我们就来逐一打开它的五个部分 `src_embed`、`encoder`、`tgt_embed`、`decoder` 和 `generator`：
+# 写成代码，整个模型只有三行。掩码说明哪些词元可以看。
 #
 # ```
 # memory = encoder(src_embed(src), src_mask)                    # 读英语句子
@@ -129,7 +132,9 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # log_probs = generator(states)                                 # 给每个词元作为下一个词元的可能性打分
 # ```
 #
-# 代码中的注释标出了形状：B 是一批（batch）中的句子数，S 是源词元数，T 是目标词元数。两边共用的部分用 length 表示 S 或 T。
+# 这一页要逐一打开这五个部分：`src_embed`、`encoder`、`tgt_embed`、`decoder` 和 `generator`。
+#
+# 代码中的注释标出了形状：B 是模型一次读入的句子数，S 是源词元数，T 是目标词元数。有些部分两种语言都读，那里的 S 或 T 写作 `length`。
 
 # %% [markdown]
 # ### 一个小到能打印出来的模型
@@ -262,7 +267,7 @@ def normalize(rows):
 
 
 # %% [markdown]
-# 为什么要乘这个系数，论文没有给出理由。训练之前，表中的数都很小。不乘这个系数，它们就会淹没在接下来要加的位置编码里，因为位置编码可以大到 1。
+# 为什么要乘这个系数，论文没有给出理由。训练之前，表中的数都很小。不乘这个系数，它们就会淹没在接下来要加的位置向量里，因为位置向量的元素可以大到 1。
 
 # %% [markdown]
 # ### 3.5 位置编码
@@ -337,7 +342,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# 我们的模型有两个头。下面为第一个头从里到外计算这个公式。这个头有自己的三个矩阵 $W^Q$、$W^K$ 和 $W^V$，由它们得到的查询、键和值宽度都是 $d_k = 2$。在代码里，两个头的矩阵并排放在更宽的矩阵中，第一个头占前两列：
+# 我们的模型有两个头。下面为第一个头从里到外计算这个公式。这个头有自己的三个矩阵 $W^Q$、$W^K$ 和 $W^V$，由它们得到的查询、键和值宽度都是 $d_k = 2$。在代码里，一个四列的矩阵供两个头用：前两列属于头 1，后两列属于头 2。（`nn.Linear` 存的是转置后的矩阵，`.T` 再把它转回来。）
 
 # %%
 wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
@@ -382,7 +387,7 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
 # %% [markdown]
 # 来手算 *cat* 这一行。它的权重是 0.40、0.30 和 0.30，所以输出的第一个数是 $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$。
 #
-# 写成代码，只是一个很短的函数。函数比公式多一个参数，即**掩码**（mask）：不许看的位置，掩码都是 `False`。函数把这些位置的分数换成该数据类型所能表示的最小的数，这样 softmax 给它们的权重就是 0。
+# 写成代码，只是一个很短的函数。函数比公式多一个参数，即**掩码**（mask）：不许看的位置，掩码都是 `False`。函数把这些位置的分数换成该数据类型所能表示的最小的数，这样 softmax 给它们的权重就是 0。第二个 `masked_fill` 只在一个查询什么都不许看时才起作用；没有它会怎样，见 [02](../02_attention.ipynb)。
 #
 # 函数的注释里，是 T 个词元看 S 个词元。句子看自己时，T 等于 S。
 
@@ -490,11 +495,13 @@ show("W^O", w_o, rows=[""] * 4)
 show("both heads times W^O", both @ w_o)
 
 # %% [markdown]
-# 两个头看的词不一样：*cat* 在头 1 里把注意力分散开来，在头 2 里主要看 *a*。乘过 $W^O$ 之后，每个词又是四个数。
+# 两个头看的词不一样：*cat* 在头 1 里把注意力分散到三个词上，在头 2 里却主要看 *a*，权重是 0.55。乘过 $W^O$ 之后，每个词又是四个数。
 #
 # **要点**：每个头有自己的矩阵，所以各个头可以看不同的词。
 #
-# 像上面一样，所有头的 $W^Q$ 装在一个宽矩阵里，一次乘法就算出所有的查询。然后，`split` 把每个向量切成几个头，再把头的维度前移到批量维旁边。PyTorch 的矩阵乘法对前面各维的每个下标分别进行，所以各个头不会混在一起。
+# 像上面一样，所有头的 $W^Q$ 装在一个宽矩阵里，一次乘法就算出所有的查询。然后，`split` 把每个词的四个数切成两对，`transpose` 再把各个词的第一对收进头 1，第二对收进头 2。这样，每个头自成一个矩阵，一行对应一个词。PyTorch 一次调用就算出所有这些矩阵的乘积，各算各的，所以各个头不会混在一起。
+#
+# 掩码对 T 个查询各有一行。如果各行都相同，一行就够了：注释里的 “1 or T” 就是这个意思。
 
 
 # %%
@@ -552,7 +559,7 @@ show("output for the shuffled vectors", shuffled, rows=[words[i] for i in order]
 assert torch.allclose(shuffled, attended[order])
 
 # %% [markdown]
-# 得到的还是那几行，只是次序跟着打乱了。注意力看不见词的顺序，顺序只在我们加到 $x$ 上的位置编码里。
+# 得到的还是那几行，只是次序跟着打乱了。注意力看不见一个向量排在第几行。词的顺序，它只能从我们在打乱**之前**加到向量上的位置编码里得知。
 #
 # 详见 [03_multi_head_attention](../03_multi_head_attention.ipynb)。
 
@@ -565,7 +572,7 @@ assert torch.allclose(shuffled, attended[order])
 #
 # 注意力的输出并不替换 $x$，而是**加**到 $x$ 上，这就是**残差连接**（residual connection）。一层只需学会要改什么，而梯度可以绕开子层（sub-layer），直接往回传。
 #
-# 一层层加下去，数会越来越大，所以每次相加之后都要做**层归一化**（layer normalization）。它对每个词的向量单独进行：减去各元素的平均值，再除以标准差，然后把每个元素乘以一个学到的数，加上另一个学到的数。在我们的微型模型里，这两个数是 1 和 0。
+# 一层层加下去，数会越来越大，所以每次相加之后都要做**层归一化**（layer normalization）。它对每个词的向量单独进行：减去各元素的平均值，再除以标准差，然后乘以学到的增益，加上学到的偏置。在我们的微型模型里，增益都是 1，偏置都是 0。
 
 
 # %%
@@ -759,12 +766,18 @@ show("y, what enters the decoder", y[0], german_read)
 found = layer.self_attn(y, y, y, causal_mask(4))
 y_1 = layer.sublayer[0](y, found)
 show("weights of head 1", layer.self_attn.weights[0, 0], german_read, columns=german_read)
-show("what masked self-attention found", found[0], german_read)
+show("output of masked self-attention", found[0], german_read)
 show("added to y and normalized", y_1[0], german_read)
 
 # %% tags=["check"]
 assert (layer.self_attn.weights[0].triu(diagonal=1) == 0).all()
 assert layer.self_attn.weights[0, 0].max(dim=-1).values.min() > 0.95  # one token at a time
+_ = torch.manual_seed(4)
+start = make_model(16, 16, N=1, d_model=4, d_ff=8, h=2, dropout=0.0, tied_embeddings="all").double()
+untrained = DecoderLayer(d_model=4, d_ff=8, h=2, dropout=0.0).double()
+_ = untrained.load_state_dict(start.decoder.layers[0].state_dict())
+_ = untrained.self_attn(*[start.tgt_embed(read[2:3])] * 3, causal_mask(4))
+assert untrained.self_attn.weights[0, 0, 1:].max() < 0.7
 
 
 def by_hand(attend, queries, keys, mask):
@@ -782,7 +795,7 @@ assert torch.allclose(found[0], by_hand(layer.self_attn, y[0], y[0], torch.ones(
 assert near(normalize(y[0] + found[0]), y_1[0])
 
 # %% [markdown]
-# 对角线上方的 0 来自掩码。其他的 0 是学到的：在这个头里，每个词元只看一个词元。
+# 对角线上方的 0 来自掩码。其他的 0 是学到的：在这个头里，每个词元只看一个词元。这个 softmax 饱和了，不过是在训练**结束**时，那时已经没有多少可学的了。训练之前，它的权重都不超过 0.7，只有第一行除外，因为那里只有一个词元可看。
 #
 # **第二个子层**：德语单词通过记忆去看英语单词。
 #
@@ -793,7 +806,7 @@ found = layer.src_attn(y_1, memory[None], memory[None], None)
 y_2 = layer.sublayer[1](y_1, found)
 for head in (0, 1):
     show(f"weights of head {head + 1}", layer.src_attn.weights[0, head], german_read, columns=words)
-show("what cross-attention found", found[0], german_read)
+show("output of cross-attention", found[0], german_read)
 show("added and normalized", y_2[0], german_read)
 
 # %% tags=["check"]
@@ -806,14 +819,16 @@ assert torch.allclose(found[0], by_hand(layer.src_attn, y_1[0], memory, torch.on
 assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
-# 它需要两个词。冠词既取决于 *a*（否则就是 *die*），又取决于 *cat*（否则就是 *ein*）。在 `<s>` 这一行，头 1 把注意力分给 *a* 和 *cat*，头 2 看 *cat*。在 `eine` 这一行，两个头都主要看 *cat*，以便写出 *Katze*。在 `Katze` 这一行，两个头都看 *runs*，以便写出 *rennt*。`rennt` 这一行仍然主要看 *runs*，尽管已经没有什么可译：它的下一个词元是 `</s>`。这就是图 1 的缩影。
+# 冠词取决于两个词：一个是 *a*，否则就是 *die*；一个是 *cat*，否则就是 *ein*。在 `<s>` 这一行，头 1 把注意力分给 *a* 和 *cat*，头 2 看 *cat*。解码器真的两个都需要吗？等我们能把向量变成单词，就来试一试。
+#
+# 在 `eine` 这一行，两个头都主要看 *cat*，以便写出 *Katze*。在 `Katze` 这一行，两个头都看 *runs*，以便写出 *rennt*。`rennt` 这一行仍然主要看 *runs*，尽管已经没有什么可译：它的下一个词元是 `</s>`。这就是图 1 的缩影。
 #
 # **第三个子层**：前馈网络单独处理每一行：
 
 # %%
 found = layer.feed_forward(y_2)
 states = layer.sublayer[2](y_2, found)[0]  # (4, 4)
-show("what the feed-forward network found", found[0], german_read)
+show("output of the feed-forward network", found[0], german_read)
 show("added and normalized: what leaves the decoder", states, german_read)
 
 # %% tags=["check"]
@@ -835,7 +850,7 @@ assert torch.allclose(states, theirs, atol=1e-3)
 # >
 # > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax linear transformation [...]."
 #
-# 解码器输出的每一行，都用点积与嵌入表的每一行作比较。结果称为 **logit**，词表中的每个词元各有一个，softmax 再把它们变成概率。所以，同一张表用在三处：英语词元、德语词元和输出。这就是**权重共享**（weight tying）。
+# 解码器输出的每一行，都用点积与嵌入表的每一行作比较。结果称为 **logit**，词表中的每个词元各有一个，softmax 再把它们变成概率。所以，同一张表用在三处：英语词元、德语词元和输出。这就是**权重共享**（weight tying）。这个类返回的是概率的**对数**，因为损失是由对数组成的，下面就会看到。
 
 
 # %%
@@ -867,6 +882,34 @@ assert probabilities[1:].max(dim=-1).values.min() > 0.9
 # %% [markdown]
 # 表中德语单词那几行的数比较大，因为该写哪个词，哪个词的 logit 就必须大。每个位置模型都答对了。它最没把握的是冠词：给 *eine* 的概率约为三分之二，给 *ein* 的约为三分之一。
 #
+# 写冠词要看哪些英语单词？我们可以把它们逐个藏起来，不让交叉注意力看见。
+#
+# **运行之前，先猜一猜**：编码器仍然读入全部三个词。如果解码器不许看 *a*，它还会写 *eine* 吗？不许看 *cat* 呢？
+
+# %%
+for hidden in ("nothing", *words):
+    may_look = torch.tensor([[[word != hidden for word in words]]])  # (1, 1, 3): a mask for cross-attention
+    instead = layer(y, memory[None], may_look, causal_mask(4))[0]
+    likely = (instead @ table.T).softmax(dim=-1)[:1, [number[w] for w in some[:4]]]
+    show(f"{hidden} hidden", likely, ["<s>"], columns=some[:4])
+
+
+# %% tags=["check"]
+def article(hidden):
+    """The probabilities of ein, eine, der and die if cross-attention may not look at `hidden`."""
+    may_look = torch.tensor([[[word != hidden for word in words]]])
+    states = layer(y, memory[None], may_look, causal_mask(4))[0]
+    return (states @ table.T).softmax(dim=-1)[0, [number[w] for w in some[:4]]]
+
+
+assert torch.allclose(article("nothing"), probabilities[0, [number[w] for w in some[:4]]])
+assert article("a")[1] > article("nothing")[1] + 0.1  # eine, although a is hidden
+assert article("cat")[0] > 0.9  # ein
+assert (article("runs") - article("nothing")).abs().max() < 0.02
+
+# %% [markdown]
+# 藏起 *a*，模型不但仍然写 *eine*，而且比原来更有把握：概率从 0.66 升到 0.80。*cat* 的向量里已经含有 *a*：编码器的头 2 把它放了进去，权重就是你在上面看到的 0.55。藏起 *cat*，模型写的是 *ein*，因为没有别的向量说明后面是哪个名词。所以，权重大并不表示那个词非有不可：在 `<s>` 这一行，头 1 看 *a*，而解码器没有它也行。
+#
 # **损失**（loss）衡量模型错得有多厉害。对于一个词元，损失是 $-\log p$，其中 $p$ 是模型给正确词元的概率。句子的损失是它各个词元的损失的平均值。如果模型给每个正确词元的概率都是 1，损失就是 0。
 
 # %%
@@ -886,7 +929,7 @@ assert f"{tiny_losses().mean():.2f}" == "0.06"
 assert (tiny_losses()[2].mean() > tiny_losses().mean(dim=1)).sum() > 4  # harder than most
 
 # %% [markdown]
-# 全部八个句子的平均损失是 0.06。
+# 冠词的损失最大，因为模型对它最没把握。全部八个句子的平均损失是 0.06。
 #
 # ### 模型搭好了
 #
@@ -1050,7 +1093,9 @@ assert equal == len(sentences) == 50
 #
 # 论文表 1 中的两行，其中 $n$ 是词元数，$d$ 是宽度。
 #
-# 后两列就是 RNN 的两个代价：时间和距离。用了自注意力，距离不再是问题。训练时也不必再等待；但翻译时，解码器仍然要一个词一个词地写。自注意力的代价在“计算量”一列：$n^2$，因为每个词都要看每个词。对 25 个词的句子来说，这几乎不算什么；对一本书来说，这就是最大的难题。
+# 计算量是怎么来的？自注意力拿 $n$ 个词中的每一个与 $n$ 个词逐一比较，一次比较是 $d$ 个数的点积，合计 $n^2 d$。RNN 在 $n$ 个词的每一个上，都用一个 $d \times d$ 的矩阵乘一个向量，合计 $n d^2$。
+#
+# 后两列就是 RNN 的两个代价：时间和距离。用了自注意力，距离不再是问题。训练时也不必再等待；但翻译时，解码器仍然要一个词一个词地写。自注意力的代价是“计算量”一列里的 $n^2$。对 25 个词的句子来说，这几乎不算什么；对一本书来说，这就是最大的难题。
 
 # %% [markdown]
 # ## 5 训练
@@ -1346,17 +1391,18 @@ assert report.passed, report
 # %% [markdown]
 # ## 练习
 #
-# **练习 1（易）**。用 `model` 的权重再建一个模型 `blind`，把它的编码器的位置编码 `blind.src_embed[1].pe` 置为零。先预测：它会怎样翻译 “A man looks at a dog.” 和 “A dog looks at a man.”？然后试一试。
+# **练习 1（易）**。用笔算：*cat* 从编码器的头 2 得到什么。*cat* 的查询是 (1.62, −0.20)。*a*、*cat* 和 *runs* 的键是 (0.90, −0.12)、(0.71, 1.28) 和 (−0.54, 0.82)，值是 (0.80, −1.04)、(0.30, 0.25) 和 (0.15, 0.31)。先算三个分数，除以 $\sqrt 2$；再算权重，这要用计算器；最后算输出。两个结果都在“多头注意力”一节里。
 
 # %% tags=["solution"]
-unplaced = Transformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4, dropout=0.0).eval()
-_ = unplaced.load_state_dict(model.state_dict())
-_ = unplaced.src_embed[1].pe.zero_()
-two = padded(["A man looks at a dog.", "A dog looks at a man."])
-said = greedy(unplaced, two, None, tokenizer.start, tokenizer.end, 30, never=translator.forbidden)
-for ids in said.tolist():
-    print(tokenizer.decode(ids[: ids.index(tokenizer.end)]))
-assert torch.equal(said[0], said[1])  # the same vectors in another order give the same translation
+# Scores: (1.62 * 0.90 + 0.20 * 0.12) / 1.41 = 1.05, (1.62 * 0.71 - 0.20 * 1.28) / 1.41 = 0.63, and (-1.62 *
+# 0.54 - 0.20 * 0.82) / 1.41 = -0.74. Their exponentials are 2.86, 1.88 and 0.48, and the sum is 5.22. So the
+# weights are 0.55, 0.36 and 0.09, and the output is 0.55 * (0.80, -1.04) + 0.36 * (0.30, 0.25) + 0.09 *
+# (0.15, 0.31) = (0.56, -0.45).
+fits = torch.tensor([[0.90, -0.12], [0.71, 1.28], [-0.54, 0.82]]) @ torch.tensor([1.62, -0.20]) / math.sqrt(2)
+gets = fits.softmax(dim=0) @ torch.tensor([[0.80, -1.04], [0.30, 0.25], [0.15, 0.31]])
+print("weights", [f"{w:.2f}" for w in fits.softmax(dim=0)], "output", [f"{number:.2f}" for number in gets])
+assert near(fits.softmax(dim=0), weights_2[1])
+assert near(gets, head_2[1])
 
 # %% [markdown]
 # **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。把代码写在下面的单元里，然后运行再下面的测试：写对了，它打印 `right`；写错了，它会说出哪里不对，并尽可能指出错误的原因。答案折叠在测试的后面。
