@@ -143,7 +143,8 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number}: {error}; convert the file with iconv -t utf8") from None
+            advice = f"if it is Latin-1, convert it with iconv -f latin1 -t utf8 {name} > NEW"
+            raise ValueError(f"{name}, line {number}: {error}; {advice}") from None
         yield text.rstrip("\r\n")
 
 

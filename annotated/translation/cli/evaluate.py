@@ -58,7 +58,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         for flag, value in {"corpus": args.corpus, "split": args.split}.items():
             if value not in (None, "own"):
                 raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
-        text = drop_faults(own_text(files, "own", columns), pair, keep_equal=True)
+        text = drop_faults(own_text(files, "own", columns, pair), pair, keep_equal=True)
         if text.dropped:
             say(text.report())
         return Corpus("own", *languages(pair), {"own": text}), "own"

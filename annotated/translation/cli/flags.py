@@ -62,9 +62,10 @@ def add_data(group: _ActionsContainer) -> None:
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
     add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
     add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
-        "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
+        "sides in a .tsv, .csv, .jsonl, .parquet or .xlsx file")  # fmt: skip
     add("--tgt", type=Path, metavar="FILE", help="translation of --src, line by line")
-    add("--columns", metavar="SRC,TGT", help="names of the columns of source and target")
+    add("--columns", metavar="SRC,TGT", help="names or numbers of the columns of source and target (default: "
+        "the two there are, or those that are named as the languages of --pair)")  # fmt: skip
 
 
 def add_search(command: ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from annotated.translation.cli.flags import CORPUS, PAIR
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
-from annotated.translation.data.text_files import TABLES, table_suffix
+from annotated.translation.data.tables import TABLES, table_suffix
 from annotated.translation.devices import say
 from annotated.translation.training.config import TEXT
 from annotated.translation.training.distributed import DistributedError, broadcast
