@@ -36,7 +36,7 @@ def test_help_can_be_read(command, capfd):
     assert "None" not in out
     assert out.isascii()  # for terminals under LC_ALL=C
     if command:
-        for flag in ("--device", "--threads", "--seed", "--config", "--version"):
+        for flag in ("--device", "--threads", "--config", "--version"):
             assert flag in out
         flags = re.findall(r"^  (--[\w-]+)", out, flags=re.MULTILINE)
         assert len(flags) == len(set(flags)) > 5

@@ -216,7 +216,6 @@ def read_json(path: Name) -> Table:
     begin = next(lines, None)
     if begin is None:
         raise ValueError(f"{path}: there are no rows")
-    lines = chain([begin], lines)
 
     def parse(line: int, text: str) -> Any:
         as_written: dict[str, Any] = {"parse_int": str, "parse_float": str, "parse_constant": lambda _: None}
@@ -227,9 +226,9 @@ def read_json(path: Name) -> Table:
             raise ValueError(f"{path}, line {line:,}: {error}; {form}") from None
 
     def objects() -> Iterator[tuple[int, dict[str, Any]]]:
-        array = begin[1].lstrip().startswith("[")
-        whole = parse(1, "\n".join(line for _, line in lines)) if array else ()
-        for line, value in enumerate(whole, start=1) if array else ((i, parse(i, line)) for i, line in lines):
+        every, array = chain([begin], lines), begin[1].lstrip().startswith("[")
+        whole = parse(1, "\n".join(line for _, line in every)) if array else ()
+        for line, value in enumerate(whole, start=1) if array else ((i, parse(i, line)) for i, line in every):
             if not isinstance(value, dict):
                 raise ValueError(f"{path}, line {line:,}: {value!s:.40} is not an object")
             yield line, flatten(value)

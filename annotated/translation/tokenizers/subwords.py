@@ -74,6 +74,8 @@ class Subwords(Tokenizer):
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
         path = folder / f"{name}.model"
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is not a file")
         saved, model = read_json(folder / f"{name}.json"), path.read_bytes()
         if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
             raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
