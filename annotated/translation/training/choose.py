@@ -98,10 +98,8 @@ def tokens_per_second(
         model = EncoderDecoder.from_config(config).to(device).train()
         summed, adam = SummedLoss(model, 0.1, PAD), torch.optim.Adam(model.parameters(), fused=True)
         rows = max(1, int(1024 / max(lengths)))
-        src, tgt = (
-            torch.randint(4, min(260, config.src_vocab), (rows, math.ceil(length)), device=device)
-            for length in lengths
-        )
+        words = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
+        src, tgt = (words((rows, math.ceil(length))) for length in lengths)
         batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
         while updates < 3 or clock() - started < 2:  # the first two warm up
             with CpuKernels() if device.type == "cpu" else nullcontext():
