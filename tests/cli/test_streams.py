@@ -244,3 +244,24 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
     done = subprocess.run(shell, input=b"Hund\n", capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("t.csv", 'id,en\n07,"a, b"\n08,\n', 'id,en,translation\n07,"a, b","A, B"\n08,,\n'),
+        ("t.tsv", "7\tein Hund\n8\tzwei\n", "7\tein Hund\tEIN HUND\n8\tzwei\tZWEI\n"),
+        ("t.jsonl", '{"id": 1.50, "en": "ü"}\n', '{"id": "1.50", "en": "ü", "translation": "Ü"}\n'),
+    ],
+)
+def test_a_table_comes_back_with_its_translations(name, given, wanted, model, echo, tmp_path, capfd):
+    path = tmp_path / name
+    path.write_text(given, encoding="utf-8")
+    column = "2" if name == "t.tsv" else "en"
+    assert main(["translate", "--model", str(model), "--columns", column, str(path)]) == 0
+    assert capfd.readouterr().out == wanted
+    asked = ["translate", "--model", model]
+    if name != "t.tsv":
+        complains([*asked, path], capfd, "give --columns", "id, en")
+    complains([*asked, path, path], capfd, "a table is translated alone")
+    complains([*asked, "--columns", "1"], capfd, "--columns is for a table")

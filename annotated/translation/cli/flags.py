@@ -145,16 +145,20 @@ def translate(command: ArgumentParser) -> None:
 
     Translate files, or standard input, to standard output: one line in, one line out.
     Lines are translated as they come, many together where many are there, and written at once.
+    A table comes back with a further column, translation.
 
     examples:
       annotated translate --model runs/first < en.txt > de.txt
+      annotated translate --model runs/first --columns en words.csv > both.csv
       annotated translate --model runs/first monday.txt tuesday.txt
       annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv
       annotated translate --model multi30k-en-de      asks for a sentence at a time
     """
     add = command.add_argument
     add("files", type=Path, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
-        "sentence a line; standard input if none is named, or for -")  # fmt: skip
+        "sentence a line, or tables; standard input if none is named, or for -")  # fmt: skip
+    add("--columns", metavar="SRC", help="name or number of a table's column to translate "
+        "(default: the only one, that named as the source language, or in .tsv the first)")  # fmt: skip
     add("--model", required=True, help=MODEL)
     add("--n-best", type=int, default=SUPPRESS, help="number of translations of each line, best first, in "
         "three columns with tabs between them: number of the line, score, translation")  # fmt: skip

@@ -61,6 +61,28 @@ def table_pairs(
     table: Table, columns: Sequence[str | int] | None, name: str, where: str, pair: str | None = None
 ) -> ParallelText:
     """Make parallel text of two columns, or fields such as translation.de, of a table."""
+    labels, (src, tgt), line, rows = select_columns(table, columns, where, pair)
+    text = collect(((number, cells[src], cells[tgt]) for number, cells in rows), name, where)
+    names = f"column names, in line {line:,}: {labels[src]!r} and {labels[tgt]!r}"
+    return replace(text, dropped={names: 1, **text.dropped} if line else text.dropped)
+
+
+class Selection(NamedTuple):
+    """The names of a table's columns, the places of those that were asked for, and its rows as text.
+
+    The `line` is that of the row of names, 0 if there is none.
+    """
+
+    labels: list[str]
+    places: list[int]
+    line: int
+    rows: Iterator[tuple[int, Sequence[Any]]]
+
+
+def select_columns(
+    table: Table, columns: Sequence[str | int] | None, where: str, pair: str | None, count: int = 2
+) -> Selection:
+    """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does."""
     rows, names, usually = table
     head = list(islice(rows, HEAD))
     filled = [cells for _, cells in head if cells]
@@ -68,46 +90,50 @@ def table_pairs(
         raise ValueError(f"{where}: there are no rows")
     labels = [str(cell or "") for cell in filled[0]] if names is None else list(names)
     codes = [code.casefold() for code in languages(pair) if code]
-    src, tgt = find_columns(labels, columns, codes, where, names is None and not usually)
-    chosen = [labels[src].casefold(), labels[tgt].casefold()]
-    first = f"{labels[src]!r} and {labels[tgt]!r}"
-    if codes and codes != chosen and (chosen[0] == codes[1] or chosen[1] == codes[0]):
+    spare = names is None and not usually
+    places = find_columns(labels, columns, codes[:count], where, spare, count)
+    chosen = [labels[place].casefold() for place in places]
+    if codes and any(label == codes[1 - i] != codes[i] for i, label in enumerate(chosen)):
+        first = " and ".join(repr(labels[place]) for place in places)
         raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
     numbers = columns is not None and all(str(column).isdigit() for column in columns)
-    dropped, lines = {}, iter([*head])
+    line, lines = 0, iter(head)
     if names is None and (
         (columns and not numbers)
         or KNOWN.issuperset(chosen)
         or all(label in codes or CODE.fullmatch(label) for label in chosen)
         or (usually and not columns and begins_with_names(filled, where))
     ):
-        line = next(line for line, cells in lines if cells)
-        dropped = {f"column names, in line {line:,}: {first}": 1}
-    if not usually and names is None and columns is None and len(labels) > 2:
+        line = next(number for number, cells in lines if cells)
+    if spare and columns is None and len(labels) > 2:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
             raise ValueError(f"{where}: the first column holds numbers; name two by --columns, such as 2,3")
 
-    def sides() -> Iterator[tuple[int, str | None, str | None]]:
-        for line, cells in chain(lines, rows):
+    def checked() -> Iterator[tuple[int, Sequence[Any]]]:
+        for number, cells in chain(lines, rows):
             if cells and len(cells) != len(labels):
                 widths = f"{len(cells)} columns, but the first row has {len(labels)}"
-                raise ValueError(f"{where}, line {line:,}: {widths}")
-            source, target = (cells[src], cells[tgt]) if cells else ("", "")
-            for label, cell in ((labels[src], source), (labels[tgt], target)):
-                if not isinstance(cell, str | None):
+                raise ValueError(f"{where}, line {number:,}: {widths}")
+            cells = cells or [""] * len(labels)
+            for place in places:
+                if not isinstance(cell := cells[place], str | None):
                     kind = f"{cell!r:.40} ({type(cell).__name__}), not text; save that column as text"
-                    raise ValueError(f"{where}, line {line:,}: column {label} holds {kind}")
-            yield line, source, target
+                    raise ValueError(f"{where}, line {number:,}: column {labels[place]} holds {kind}")
+            yield number, cells
 
-    text = collect(sides(), name, where)
-    return replace(text, dropped={**dropped, **text.dropped})
+    return Selection(labels, places, line, checked())
 
 
 def find_columns(
-    labels: Sequence[str], columns: Sequence[str | int] | None, codes: Sequence[str], where: str, spare: bool
-) -> tuple[int, int]:
-    """Find the places of source and target; with `spare` columns, the first two where nothing names them.
+    labels: Sequence[str],
+    columns: Sequence[str | int] | None,
+    codes: Sequence[str],
+    where: str,
+    spare: bool,
+    count: int,
+) -> list[int]:
+    """Find the places of columns; with `spare` columns, the first where nothing names them.
 
     Raises ValueError where they are not found.
     """
@@ -118,18 +144,17 @@ def find_columns(
         plain, own = str(wanted).casefold(), [label.casefold() for label in labels]
         return next((i for i, label in enumerate(own) if label == plain or label.endswith(f".{plain}")), None)
 
-    places = [place(column) for column in columns or codes]
-    if columns is None and (len(places) != 2 or None in places):
-        places = [0, 1] if len(labels) == 2 or (spare and len(labels) > 2) else []
-    if len(labels) == 1 and spare:
+    found = [place(column) for column in columns or codes]
+    places = [each for each in found if each is not None]
+    if columns is None and len(places) != count and (len(labels) == count or (spare and len(labels) > count)):
+        return list(range(count))
+    if len(labels) < count and spare:
         raise ValueError(f"{where}: there is no tab in the first line; each must be source<TAB>target")
-    if len(places) != 2 or None in places or places[0] == places[1]:
+    if not len(places) == len(found) == len({*places}) == count:
         shown = ", ".join(shortened(label) for label in labels)
-        raise ValueError(
-            f"{where}: give --columns, in Python columns, the names or numbers of source and target; "
-            f"the columns are {shown}"
-        )
-    return places[0], places[1]  # type: ignore[return-value]
+        what = "names or numbers of source and target" if count == 2 else "name or number of the source"
+        raise ValueError(f"{where}: give --columns, in Python columns, the {what}; the columns are {shown}")
+    return places
 
 
 def begins_with_names(rows: Sequence[Sequence[Any]], where: str) -> bool:
