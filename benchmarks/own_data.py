@@ -136,7 +136,8 @@ def with_length(name, settings, seconds):
     lengths = [
         rules.mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)
     ]
-    config = TransformerConfig(vocab, vocab, **rules.model_only(settings))
+    shape = {name: value for name, value in settings.items() if name in rules.MODEL}
+    config = TransformerConfig(vocab, vocab, **shape)
     speed = rules.tokens_per_second(config, lengths, torch.device("cpu"), time.process_time)
     steps = max(20, int(speed * seconds * rules.TRAINING / settings["max_tokens"]))
     return {**settings, "max_steps": steps, "epochs": 100_000}

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import fields
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -23,11 +24,14 @@ from annotated.translation.data.pairs import ParallelText
 from annotated.translation.tokenizers import PAD
 from annotated.translation.training.summed_loss import SummedLoss
 
+MODEL = {field.name for field in fields(TransformerConfig)}
+SMALL: dict[str, Any] = {"N": 2, "d_model": 128, "d_ff": 512, "h": 4, "norm_first": True}
+LARGE = {**SMALL, "N": 4, "d_model": 256, "d_ff": 1024, "h": 8}
+MANY = 2**25  # tokens that a small model can read in the time, from which on a large one learns more
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about
 TRAINING = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
-UPDATES = 2000  # wanted at least, in batches of LEAST to MOST tokens
-LEAST, MOST = 256, 4096
+UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
 
 
 def choose(
@@ -43,44 +47,30 @@ def choose(
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
     symbols = len(set(chain.from_iterable(chain(sample.src, sample.tgt))))
     vocab = given.get("vocab") or min(8000, max(400 + symbols, 1000, len(text) // 1000 * 60))
-    chosen: dict[str, Any] = {"N": 2, "d_model": 128, "d_ff": 512, "h": 4, "norm_first": True}
-    size = TransformerConfig(vocab, vocab, **{**chosen, **model_only(given)})
-    speed = tokens_per_second(size, lengths, device, clock)
-    read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
-    if read > 2**25 and {"N", "d_model", "d_ff", "h"}.isdisjoint(given):  # hours: there is time for more
-        chosen |= {"N": 4, "d_model": 256, "d_ff": 1024, "h": 8}
-        size = TransformerConfig(vocab, vocab, **{**chosen, **model_only(given)})
-        speed = tokens_per_second(size, lengths, device, clock)
-        read = speed * minutes * 60 * TRAINING
+    for shape in (SMALL, LARGE):
+        chosen = shape | {name: value for name, value in given.items() if name in MODEL}
+        speed = tokens_per_second(TransformerConfig(vocab, vocab, **chosen), lengths, device, clock)
+        read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
+        if read < MANY:
+            break
     passes = read / (len(text) * max(lengths))
-    batch = given.get("max_tokens") or min(MOST, max(LEAST, 2 ** round(math.log2(read / UPDATES))))
+    batch = given.get("max_tokens") or min(4096, max(256, 2 ** round(math.log2(read / UPDATES))))
     chosen |= {
         "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
-        "learning_rate": 0.003 * math.sqrt(128 / size.d_model),
+        "learning_rate": 0.003 * math.sqrt(128 / chosen["d_model"]),
         "max_tokens": batch,
         "max_steps": max(100, int(read / batch)),
         "epochs": 100_000,
     }
+    words = ""
     if kinds == ("subwords", "subwords"):
-        chosen["vocab"] = vocab
-    settings = {**chosen, **given}
-    return settings, "\n".join(
-        [
-            f"chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:",
-            f"  {settings['max_steps']:,} updates of {batch:,} tokens, as this machine computes {speed:,.0f} "
-            f"a second and has {minutes:g} minutes (--minutes)",
-            f"  N {size.N}, d_model {size.d_model}"
-            + (f", vocabulary {vocab:,}" if "vocab" in chosen else "")
-            + ": as much as learns in that time; pre-norm, which bears a high rate",
-            f"  dropout {settings['dropout']}, as the text is read {passes:,.1f} times; rate "
-            f"{settings['learning_rate']:.4f}, warm-up a quarter of the run",
-        ]
-    )
-
-
-def model_only(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the settings that are the model's."""
-    return {name: value for name, value in settings.items() if name in TransformerConfig.__annotations__}
+        chosen["vocab"], words = vocab, f", {vocab:,} subwords"
+    c = chosen | given
+    why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
+  {c["max_steps"]:,} updates of {batch:,} tokens: {minutes:g} minutes, of {speed:,.0f} tokens a second here
+  {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate
+  dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up"""
+    return c, why
 
 
 def mean_length(sentences: Any, kind: str) -> float:
