@@ -19,7 +19,7 @@ ROWS = [
     for digits in (f"{i:04}" for i in range(0, 10_000, 170))
 ]
 UNITS = {"src_tokenizer": "spaces", "tgt_tokenizer": "chars"}
-SIZES = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 500, "max_steps": 1}
+SIZES = {"preset": "tiny", "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 500, "max_steps": 1}
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def tokens_per_second(
         words = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
         src, tgt = (words((rows, math.ceil(length))) for length in lengths)
         batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
-        while updates < 3 or clock() - started < 2:  # the first two warm up
+        while updates < 3 or clock() - started < 1:  # the first two warm up
             with CpuKernels() if device.type == "cpu" else nullcontext():
                 summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y).backward()
             adam.step()

@@ -57,7 +57,7 @@ class Stopped(KeyboardInterrupt):
 def train(
     corpus: Corpus | Text | Callable[[], Corpus],
     out: str | Path,
-    preset: str = "tiny",
+    preset: str | None = None,
     *,
     minutes: float | None = None,
     validation: Text | None = None,
@@ -88,7 +88,8 @@ def train(
             path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` returns, or a
             function that returns one.
         out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
-        preset: the settings to start from: tiny, base or big, or auto, which chooses them (see `choose`).
+        preset: the settings to start from: tiny, base or big, or auto, which chooses them (see `choose`). By
+            default auto for text of one's own, else tiny.
         minutes: time for which auto chooses settings, about; 10 by default.
         validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
@@ -115,6 +116,9 @@ def train(
         Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
         TrainingError: where the loss or its gradient is not finite.
     """
+    if preset is None:
+        own = init_from is None and not (isinstance(corpus, Corpus) or callable(corpus))
+        preset = "auto" if own else "tiny"
     if preset not in PRESETS:
         raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
     if minutes is not None and (preset != "auto" or not 0 < minutes < 2**31):
