@@ -177,7 +177,12 @@ class Translator:
         settings = Search(beam, alpha, penalty, n_best)
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
-        texts = [normalize(sentence) for sentence in sentences]
+        texts = list(sentences)
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"
+                raise ValueError(f"line {first_line + i} {kind}")
+        texts = [normalize(text) for text in texts]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         begun = self.tgt_tokenizer.encode(normalize(prefix))

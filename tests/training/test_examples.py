@@ -13,7 +13,16 @@ from annotated.translation.interop import to_marian
 from annotated.translation.tokenizers import SentencePieceTokenizer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "device": "cpu"}
+SMALL = {
+    "preset": "tiny",
+    "vocab": 320,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 16,
+    "h": 2,
+    "max_tokens": 200,
+    "device": "cpu",
+}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 

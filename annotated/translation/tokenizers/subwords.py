@@ -116,6 +116,11 @@ class SentencePieceTokenizer(Subwords):
         try:
             sentencepiece.SentencePieceTrainer.train(**options)
         except RuntimeError as error:
+            if few := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+                advice = f"give --vocab {int(few[1]) + 1000}, in Python vocab"
+                raise ValueError(
+                    f"{vocab_size} subwords do not hold the text's characters; {advice}"
+                ) from None
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:

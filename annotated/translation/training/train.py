@@ -241,7 +241,8 @@ def train_in_group(
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
-    say(f"finished {end}")
+    early = trainer.progress.step < trainer.progress.last_step(config)
+    say(f"finished{f', as {config.patience} scored epochs were no better,' * early} {end}")
     model.eval()
     return translator
 
