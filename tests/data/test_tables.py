@@ -96,6 +96,24 @@ def test_columns_are_taken_by_the_names_of_the_pair_and_never_against_them(name,
             read_pairs(path, columns, pair=pair)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_names_that_do_not_tell_the_direction_are_asked_about(name, tmp_path):
+    rows = [(f"A dog {i}.", f"Ein Hund {i}.") for i in range(3)]
+    for names in (("en_US", "de-AT"), ("EN", "DE"), ("translation.en", "translation.de")):
+        path = write_rows(tmp_path / name, names, rows)
+        if name != "t.tsv" or "." not in names[0]:
+            assert list(read_pairs(path, pair="en-de")) == rows
+            assert list(read_pairs(path, pair="de-en")) == [pair[::-1] for pair in rows]
+    path = write_rows(tmp_path / name, ("English", "German"), rows)
+    if name != "t.tsv":  # where that is a pair of text
+        with pytest.raises(ValueError, match="which of the columns 'English' and 'German' is de"):
+            read_pairs(path, pair="de-en")
+    assert list(read_pairs(path, ("German", "English"), pair="de-en")) == [pair[::-1] for pair in rows]
+    if name not in ("t.json", "t.jsonl", "t.tsv"):
+        with pytest.raises(ValueError, match="give --columns"):
+            read_pairs(write_rows(tmp_path / name, ("en", "de", "en"), [("a", "b", "c")]), pair="en-de")
+
+
 @pytest.mark.parametrize("separator", [";", "\t", "|", ","])
 def test_separators_are_recognized(separator, tmp_path):
     pairs = [("Hello, friend; 1", "Hallo Freund | 1"), ('say "so"', "a\nb"), ("plain", "a,b;c|d\te")]
@@ -219,6 +237,7 @@ def test_a_column_of_numbers_is_no_source(tmp_path):
     """As in the files of Tatoeba, or those that pandas writes with its index."""
     with pytest.raises(ValueError, match="numbers"):
         read_pairs(write(tmp_path / "t.tsv", b"1\ta\tA\n2\tb\tB\n"))
+    assert list(read_pairs(write(tmp_path / "t.tsv", "id\ten\tde\n1\ta\tA\n"), pair="en-de")) == [("a", "A")]
     assert len(read_pairs(write(tmp_path / "t.tsv", b"1\tone\n2\ttwo\n"))) == 2
 
 

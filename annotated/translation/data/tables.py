@@ -93,9 +93,6 @@ def select_columns(
     spare = names is None and not usually
     places = find_columns(labels, columns, codes[:count], where, spare, count)
     chosen = [labels[place].casefold() for place in places]
-    if codes and any(label == codes[1 - i] != codes[i] for i, label in enumerate(chosen)):
-        first = " and ".join(repr(labels[place]) for place in places)
-        raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
     numbers = columns is not None and all(str(column).isdigit() for column in columns)
     line, lines = 0, iter(head)
     if names is None and (
@@ -105,7 +102,17 @@ def select_columns(
         or (usually and not columns and begins_with_names(filled, where))
     ):
         line = next(number for number, cells in lines if cells)
-    if spare and columns is None and len(labels) > 2:
+    first = " and ".join(repr(labels[place]) for place in places)
+    if codes and (names is not None or line):
+        if any(
+            is_named(labels[p], codes[1 - i]) > is_named(labels[p], codes[i]) for i, p in enumerate(places)
+        ):
+            raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
+        if columns is None and not KNOWN.issuperset(chosen) and not all(map(is_named, chosen, codes)):
+            raise ValueError(
+                f"{where}: which of the columns {first} is {codes[0]}? Give --columns, source first"
+            )
+    if spare and columns is None and places[0] == 0 and len(labels) > 2:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
             raise ValueError(f"{where}: the first column holds numbers; name two by --columns, such as 2,3")
@@ -141,8 +148,8 @@ def find_columns(
     def place(wanted: str | int) -> int | None:
         if str(wanted).isdigit() and str(wanted) not in labels:
             return int(wanted) - 1 if 1 <= int(wanted) <= len(labels) else None
-        plain, own = str(wanted).casefold(), [label.casefold() for label in labels]
-        return next((i for i, label in enumerate(own) if label == plain or label.endswith(f".{plain}")), None)
+        named = [i for i, label in enumerate(labels) if is_named(label, str(wanted))]
+        return named[0] if len(named) == 1 else None
 
     found = [place(column) for column in columns or codes]
     places = [each for each in found if each is not None]
@@ -155,6 +162,12 @@ def find_columns(
         what = "names or numbers of source and target" if count == 2 else "name or number of the source"
         raise ValueError(f"{where}: give --columns, in Python columns, the {what}; the columns are {shown}")
     return places
+
+
+def is_named(label: str, wanted: str) -> bool:
+    """Tell whether a column has a name, such as de: it may also be called DE, translation.de or de_AT."""
+    own, name = label.casefold(), wanted.casefold()
+    return own == name or own.endswith(f".{name}") or (CODE.fullmatch(label) is not None and own[:2] == name)
 
 
 def begins_with_names(rows: Sequence[Sequence[Any]], where: str) -> bool:

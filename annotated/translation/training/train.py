@@ -156,9 +156,8 @@ def train(
         if preset == "auto":
             given = settings if vocab is None else {**settings, "vocab": vocab}
             with raise_on_all_ranks():
-                checkpoint = run.newest() if resume else None
-                if is_first() and checkpoint:
-                    given = chosen_before(checkpoint) | given
+                if is_first() and resume and run.newest():
+                    given = chosen_before(run.path) | given
                 elif is_first():
                     given, why = choose(text["train"], kinds, minutes or 10, given, device)
                     say(why)
@@ -247,10 +246,10 @@ def train_in_group(
     return translator
 
 
-def chosen_before(checkpoint: Path) -> Settings:
+def chosen_before(run: Path) -> Settings:
     """Read the settings that a run goes on with."""
     names = {"vocab", *(field.name for kind in (TransformerConfig, TrainingConfig) for field in fields(kind))}
-    return {name: value for name, value in training_settings(checkpoint).items() if name in names}
+    return {name: value for name, value in training_settings(run).items() if name in names}
 
 
 # ---- the model to start from
