@@ -129,9 +129,18 @@ TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
 
 
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+
+
 def bleu_tokenizer(language: str | None) -> str:
     """Find sacreBLEU's tokenizer for a target language such as "de" or "zh-Hant"; 13a for one not known."""
     return TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
+
+
+def lacks_spaces(sentences: Iterable[str]) -> bool:
+    """Tell whether the letters are mostly of scripts that put no space between words, as in Chinese."""
+    text = "".join(sentences)
+    return 3 * len(UNSPACED.findall(text)) > len(text)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
@@ -240,6 +249,8 @@ def resample(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
 ) -> Any:
     """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
     counts = metric.counts(hypotheses, references)
     random, n = np.random.default_rng(seed), len(counts)
     return np.array([metric.value(counts[random.choice(n, n)].sum(axis=0)) for _ in range(samples)])

@@ -27,9 +27,10 @@ class TokenScores:
         return math.exp(self.loss)
 
 
-def score_tokens(model: EncoderDecoder, batches: Iterable[Batch]) -> TokenScores:
+def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], unknown: int | None = None) -> TokenScores:
     """Score every target token of the batches, in evaluation mode and without gradients.
 
+    The token `unknown`, which stands for any word outside the vocabulary, is never a right choice.
     Raises ValueError where there is no token to score.
     """
     device = next(model.parameters()).device
@@ -43,7 +44,8 @@ def score_tokens(model: EncoderDecoder, batches: Iterable[Batch]) -> TokenScores
             for rows, tgt_y in zip(*parts, strict=True):
                 log_probs = model.generator(rows)  # (TOKENS_AT_ONCE, vocab)
                 loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()
-                correct += int((log_probs.argmax(dim=-1) == tgt_y).sum())
+                right = log_probs.argmax(dim=-1) == tgt_y
+                correct += int((right if unknown is None else right & (tgt_y != unknown)).sum())
             ntokens += batch.ntokens
     if not ntokens:
         raise ValueError("there are no target tokens to score")

@@ -6,7 +6,7 @@ import sys
 from annotated.translation.cli.main import main
 
 SIZES = "--vocab 320 --N 1 --d-model 16 --d-ff 16 --h 2"
-TINY = f"{SIZES} --max-tokens 200 --epochs 2 --threads 1".split()
+TINY = f"--preset tiny {SIZES} --max-tokens 200 --epochs 2 --threads 1".split()
 
 
 def ends(arguments):

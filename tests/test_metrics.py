@@ -16,6 +16,7 @@ from annotated.metrics import (
     bleu_tokenizer,
     bootstrap,
     chrf,
+    lacks_spaces,
     moses_tokenized,
     paired_bootstrap,
     tokenized_bleu,
@@ -217,3 +218,32 @@ def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     with pytest.raises(ImportError, match=r"pip install sacrebleu\[ja\]"):
         bootstrap(["a"], ["a"], tokenize="ja-mecab")
+
+
+def test_a_bootstrap_draws_at_least_once():
+    with pytest.raises(ValueError, match="samples must be at least 1"):
+        bootstrap(["a"], ["a"], samples=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking"),
+    [
+        ("一只猫坐在那里。", True),
+        ("ねこ OK", True),
+        ("แมวนั่งอยู่", True),
+        ("a cat", False),
+        ("кот", False),
+        ("", False),
+    ],
+)
+def test_scripts_without_spaces_are_recognized(text, lacking):
+    assert lacks_spaces([text, text]) is lacking
+
+
+def test_a_word_outside_of_the_vocabulary_is_never_right():
+    model = make_model(5, 5, N=1, d_model=8, d_ff=8, h=2)
+    with torch.no_grad():
+        model.generator.proj.bias[3] = 1e9  # always <unk>
+    batch = Batch(torch.tensor([[4, 1]]), torch.tensor([[0, 3, 3, 1]]), 2)
+    assert score_tokens(model, [batch]).accuracy == pytest.approx(2 / 3)
+    assert score_tokens(model, [batch], unknown=3).accuracy == 0

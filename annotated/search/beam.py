@@ -78,6 +78,8 @@ def beam_search(
     tokens.
     """
     settings = Search(beam, alpha, penalty, n_best)
+    if min(forbidden, default=0) < 0:
+        raise ValueError(f"there is no token {min(forbidden)} to forbid")
     if not len(src):
         return []
     if src_mask is None:

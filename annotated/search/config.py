@@ -25,7 +25,9 @@ class Search:
     def __post_init__(self) -> None:
         check_fields(self, unbounded=("alpha",))
         if not self.n_best <= self.beam <= MAX_BEAM or self.alpha > MAX_ALPHA:
-            raise ValueError(f"n_best <= beam <= {MAX_BEAM} and alpha <= {MAX_ALPHA} must hold, not {self}")
+            needed = f"n_best <= beam <= {MAX_BEAM} and alpha <= {MAX_ALPHA}"
+            found = f"n_best={self.n_best}, beam={self.beam} and alpha={self.alpha}"
+            raise ValueError(f"{needed} must hold, not {found}; more candidates need a wider --beam")
 
     def score(self, log_prob: float, length: int) -> float:
         """Divide the log-probability of `length` tokens by the length penalty."""

@@ -28,7 +28,7 @@ def greedy_decode(
         forbidden: tokens that are never generated.
 
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
-    No gradients are kept. Raises ValueError for a `max_len` below 1.
+    No gradients are kept. Raises ValueError for a `max_len` below 1, and for scores that are no numbers.
     """
     if max_len < 1:
         raise ValueError(f"max_len must be at least 1, not {max_len}")
@@ -47,7 +47,9 @@ def greedy_decode(
             states = model.decode(memory, src_mask, newest, None, cache)  # (active, 1, d_model)
             log_probs = model.generator(states[:, -1])  # (active, V)
             log_probs[:, list(forbidden)] = -torch.inf
-            token = log_probs.max(dim=-1).indices  # argmax is slower
+            best, token = log_probs.max(dim=-1)  # argmax is slower
+            if best.isnan().any():
+                raise ValueError("the scores are not finite")
             columns.append(torch.full_like(columns[0], end).index_copy(0, active, token))
             left = (token != end).nonzero().flatten()
             if len(left) < len(active):  # rows that have ended leave the batch

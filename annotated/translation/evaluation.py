@@ -1,5 +1,6 @@
 """Evaluate a model on a split of a corpus: BLEU and chrF of its translations, perplexity and accuracy."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from annotated.metrics import (
     bleu_tokenizer,
     bootstrap,
     chrf,
+    lacks_spaces,
     moses_supports,
     moses_tokenized,
 )
@@ -79,6 +81,9 @@ def score_split(
     if tokenized and tokenize:
         raise ValueError(f"this text is tokenized already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
+    if tokenize == "13a" and not tokenized and lacks_spaces(text.tgt[:1000]):
+        advice = "name its language by --pair, or a tokenizer by --bleu-tokenize, such as zh or char"
+        warnings.warn(f"BLEU counts words between spaces, which this text lacks; {advice}", stacklevel=2)
     measure = bleu_metric(tokenize)
     found = translator.translate(text.src, search.beam, search.alpha, search.penalty, progress=progress)
     references = [normalize(line) for line in text.tgt]
@@ -92,7 +97,7 @@ def score_split(
     pairs = encode_corpus(text, src_tokenizer, tgt_tokenizer, limit)
     longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
     batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
-    tokens = score_tokens(translator.model, batches.epoch(0))
+    tokens = score_tokens(translator.model, batches.epoch(0), tgt_tokenizer.unk)
     results = Results(
         corpus.name,
         corpus.pair,

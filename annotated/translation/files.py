@@ -95,8 +95,21 @@ def json_text(value: object) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
+    if path.exists() and not path.is_file():  # a pipe or a device may have no end
+        raise ValueError(f"{path} is not a file")
+    return parse_json(path.read_bytes(), path)
+
+
+def parse_json(text: bytes, path: Path) -> dict[str, Any]:
+    """Parse the JSON object of a file. Raises ValueError that names it."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(values := dict(pairs)) < len(pairs):
+            raise ValueError("a name stands in it twice")
+        return values
+
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
@@ -143,7 +156,8 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number}: {error}; convert the file with iconv -t utf8") from None
+            advice = f"if it is Latin-1, convert it with iconv -f latin1 -t utf8 {name} > NEW"
+            raise ValueError(f"{name}, line {number}: {error}; {advice}") from None
         yield text.rstrip("\r\n")
 
 

@@ -17,6 +17,7 @@ class Limits:
 
     max_source: int = 1024  # tokens of a source at most, the end symbol counted
     max_length: int = 1024  # tokens of a translation at most, the end symbol counted
+    max_extra: int = EXTRA_TOKENS  # tokens of a translation at most beyond those of its source (section 6.1)
     too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
 
     def __post_init__(self) -> None:
@@ -41,4 +42,4 @@ class Limits:
 
     def longest(self, source: int) -> int:
         """Return the length limit of the translation of a source of this many tokens."""
-        return min(source + EXTRA_TOKENS, self.max_length)
+        return min(source + self.max_extra, self.max_length)

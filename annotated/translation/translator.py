@@ -1,5 +1,6 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from annotated.translation.limits import ENGINES, Limits
 from annotated.translation.storage.model_folder import (
     check_vocabularies,
     find_model,
+    lengths_of,
     load_model,
     reads_tokenized,
     shipped_model,
@@ -77,6 +79,7 @@ class Translator:
             "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
             is the paper's, in float32 on a CPU. Calls with a prefix, and models with hooks, are ours.
         quantization: type of the matrices in CTranslate2.
+        longest_source: tokens of the longest source in training, if known; longer ones are warned of.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
 
     Raises ImportError where CTranslate2 is asked for and missing, ValueError for parts that do not fit.
@@ -91,6 +94,7 @@ class Translator:
         pair: str | None = None,
         engine: str = "auto",
         quantization: str = "float32",
+        longest_source: int | None = None,
         **limits: Any,
     ):
         if engine not in ENGINES:
@@ -102,7 +106,7 @@ class Translator:
         self.model, self.lower_cased = model, lower_cased
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.pair, self.engine, self.quantization = pair, engine, quantization
-        self.limits = Limits(**limits).within(model.max_positions)
+        self.longest_source, self.limits = longest_source, Limits(**limits).within(model.max_positions)
         self._ctranslate2: CTranslate2Engine | None = None
         if engine == "ctranslate2":
             self.engine_for(1)
@@ -115,6 +119,7 @@ class Translator:
         folder = find_model(name_or_folder)
         settings = training_settings(folder)
         known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair")}
+        known["longest_source"], known["max_extra"] = lengths_of(settings)
         return cls(*load_model(folder, find_device(device)), **{**known, **options})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,11 +178,12 @@ class Translator:
         settings = Search(beam, alpha, penalty, n_best)
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
-        lines = list(sentences)
-        for i, line in enumerate(lines):
-            if not isinstance(line, str):
-                raise ValueError(f"line {first_line + i} is {line!r}, not text")
-        texts = [normalize(line) for line in lines]
+        texts = list(sentences)
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"
+                raise ValueError(f"line {first_line + i} {kind}")
+        texts = [normalize(text) for text in texts]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         begun = self.tgt_tokenizer.encode(normalize(prefix))
@@ -207,7 +213,27 @@ class Translator:
         for i in sources:
             if not results[i]:  # each comparison with NaN was false
                 raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
+        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(begun) + 1]
+        for message in self.warnings(texts, sources, cut, first_line):
+            warnings.warn(message, stacklevel=3)
         return [results.get(i, []) for i in range(len(texts))]
+
+    def warnings(
+        self, texts: list[str], sources: dict[int, list[int]], cut: list[int], first_line: int
+    ) -> Iterator[str]:
+        """Say how many lines are unlike those of the training, and how many translations were `cut`."""
+        unknown = [i for i, source in sources.items() if self.src_tokenizer.unk in source]
+        symbols = dict.fromkeys(s for i in unknown[:10] for s in self.src_tokenizer.unknown(texts[i]))
+        most = self.longest_source
+        long = [i for i, source in sources.items() if most is not None and len(source) > most]
+        for lines, what in (
+            (unknown, f"symbols that the model never saw, such as {' '.join([*symbols][:5])!a}"),
+            (long, f"more than the {most} tokens of the longest source in training; cut them into sentences"),
+            (cut, "translations that were cut at their limit; raise max_extra or max_length"),
+        ):
+            if lines:
+                first = f"the first line {first_line + lines[0]:,}"
+                yield f"{len(lines):,} of {len(texts):,} lines, {first}: {what}"
 
     # ---- CTranslate2
 

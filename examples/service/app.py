@@ -153,7 +153,7 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
 
 def main() -> None:
     """Load the model and serve until SIGTERM or Ctrl-C; requests that have arrived are answered."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for field in fields(Settings):
         parser.add_argument(f"--{field.name}", default=field.default)
     options = parser.parse_args()

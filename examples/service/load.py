@@ -57,7 +57,7 @@ async def measure(address: str, levels: list[int], seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("address", nargs="?", default="http://127.0.0.1:8000")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64, 256, 800])
     parser.add_argument("--seconds", type=float, default=10.0)

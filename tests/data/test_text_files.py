@@ -1,15 +1,11 @@
-import csv
 import gzip
-import os
 import subprocess
 import sys
 from pathlib import Path
-from threading import Thread
 
-import pandas as pd
 import pytest
 
-from annotated.translation.data import ParallelText, read_lines, read_pairs, read_parallel, read_tsv
+from annotated.translation.data import ParallelText, read_lines, read_pairs, read_parallel
 
 
 def write(path, data):
@@ -37,6 +33,21 @@ def test_lines_by_hand(data, lines, tmp_path):
     compressed = (tmp_path / "a.txt.gz").read_bytes()
     (tmp_path / "a.GZ").write_bytes(compressed)
     assert read_lines(tmp_path / "a.GZ") == lines
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_byte_order_mark_tells_utf_16(encoding, tmp_path):
+    text = "a\u2028ü 東\r\n\nb" if encoding == "utf-16" else "\ufeffa\u2028ü 東\r\n\nb"
+    assert read_lines(write(tmp_path / "a.txt", text.encode(encoding))) == ["a\u2028ü 東", "", "b"]
+
+
+def test_what_is_advised_for_another_encoding_works(tmp_path):
+    path = write(tmp_path / "a.csv", "en,de\na bear,ein Bär\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"line 2: .*iconv") as error:
+        read_pairs(path)
+    command = str(error.value).partition("convert it with ")[2].replace("NEW", str(tmp_path / "b.csv"))
+    subprocess.run(command, shell=True, check=True)
+    assert list(read_pairs(tmp_path / "b.csv")) == [("a bear", "ein Bär")]
 
 
 def test_bytes_that_are_not_utf8_or_a_whole_gzip_file_are_named(tmp_path):
@@ -71,70 +82,6 @@ def test_sides_of_different_length_name_both_files_and_counts(tmp_path):
     src, tgt = write(tmp_path / "src", b"a\nb\n"), write(tmp_path / "tgt", b"A\nB\nC\n")
     with pytest.raises(ValueError, match=r"src and .*tgt: the source ends after 2 lines"):
         read_parallel(src, tgt)
-
-
-def test_tsv_reads_two_columns_and_ignores_further_ones_once(tmp_path):
-    """Once, as from a pipe."""
-    path, data = tmp_path / "pipe.tsv", b"a\tA\r\nb\tB\tCC-BY #1\n\n\tC\nd\t\n"
-    os.mkfifo(path)
-    Thread(target=lambda: path.write_bytes(data), daemon=True).start()
-    text = read_tsv(path)
-    assert (list(text), list(text.lines)) == ([("a", "A"), ("b", "B")], [1, 2])
-    assert sum(text.dropped.values()) == 3
-
-
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-def test_quotes_of_a_spreadsheet_are_not_text(quoting, tmp_path):
-    pairs = [
-        ('He said "hello" to me', "Er sagte hallo"),
-        ("plain", 'schlicht "so"'),
-        ('"Quoted."', "„Zitiert.“"),
-    ]
-    with (tmp_path / "t.tsv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, delimiter="\t", quoting=quoting).writerows(pairs)
-    assert list(read_tsv(tmp_path / "t.tsv")) == pairs
-
-
-def test_quotes_of_a_text_are_kept(tmp_path):
-    pairs = [('"Hello," he said.', '"Hallo", sagte er.'), ('"Yes."', '"Ja."'), ('Say "so', 'Sag "so')]
-    data = "".join("\t".join(pair) + "\n" for pair in pairs)
-    assert list(read_tsv(write(tmp_path / "t.tsv", data.encode()))) == pairs
-
-
-def test_a_column_of_numbers_is_no_source(tmp_path):
-    """As in the files of Tatoeba, or those that pandas writes with its index."""
-    with pytest.raises(ValueError, match="numbers"):
-        read_tsv(write(tmp_path / "t.tsv", b"1\ta\tA\n2\tb\tB\n"))
-    assert len(read_tsv(write(tmp_path / "t.tsv", b"1\tone\n2\ttwo\n"))) == 2
-
-
-ROWS = [("a dog", "ein Hund"), ('say "so"', "sag, so"), ("two\nlines", "zwei Zeilen")]
-
-
-def write_table(path):
-    """Write `ROWS` with the columns id, de and en, in the format that the name says."""
-    frame = pd.DataFrame({"id": range(3), "de": [tgt for _, tgt in ROWS], "en": [src for src, _ in ROWS]})
-    if ".csv" in path.name:
-        frame.to_csv(path, index=False)
-    elif ".jsonl" in path.name:
-        frame.to_json(path, orient="records", lines=True)
-    else:
-        frame.to_parquet(path)
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.jsonl.gz", "t.parquet"])
-def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
-    write_table(tmp_path / name)
-    text = read_pairs(tmp_path / name, ("en", "de"))
-    assert list(text) == [*ROWS[:2], ("two lines", "zwei Zeilen")]
-    assert list(text.lines) == [1, 2, 3]
-    for columns, says in (
-        (None, "id, de, en"),
-        (("en", "fr"), "id, de, en"),
-        (("id", "en"), "id holds int64"),
-    ):
-        with pytest.raises(ValueError, match=says):
-            read_pairs(tmp_path / name, columns)
 
 
 def test_take_keeps_pairs_and_lines_together():

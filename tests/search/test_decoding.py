@@ -324,3 +324,13 @@ def test_a_generator_of_ones_own_decides_in_every_search():
     model.generator.__class__ = Reversed
     greedy = greedy_decode(model, src, src_mask, 10, START)
     assert torch.equal(greedy, greedy_without_cache(model, src, src_mask, 10))
+
+
+def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
+    model, src = toy(), torch.tensor([[3, 4]])
+    with pytest.raises(ValueError, match="no token -1"):
+        beam_search(model, src, None, 5, START, END, forbidden=[-1])
+    with torch.no_grad():
+        model.generator.proj.weight[5] = torch.nan
+    with pytest.raises(ValueError, match="not finite"):
+        greedy_decode(model, src, None, 5, START, END)

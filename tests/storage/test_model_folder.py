@@ -1,5 +1,6 @@
 """Model folders: what is saved comes back, what is damaged is named, and nothing is ever unpickled."""
 
+import os
 import pickle
 import struct
 from hashlib import sha256
@@ -16,7 +17,7 @@ from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, find_mod
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.tokenizers import WordTokenizer
 from annotated.translation.training.checkpoint import average_checkpoints
-from annotated.translation.translator import load_pretrained
+from annotated.translation.translator import Translator, load_pretrained
 
 
 @pytest.fixture
@@ -196,3 +197,17 @@ def test_a_shipped_model_is_found_by_its_name_alone(shipped):
     for name in ("", ".", "..", "../secret", "..\\secret", "small/", "./small", "m", str(shipped / "secret")):
         with pytest.raises(ValueError, match="is not the name of a shipped model; they are: small"):
             load_pretrained(name)
+
+
+@pytest.mark.parametrize("name", ["training.json", CONFIG, "tokenizer.json"])
+def test_a_folder_holds_files_and_no_pipes_or_devices(name, folder):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    for read in (load_model, Translator.load):
+        if name != "training.json" or read is Translator.load:
+            with pytest.raises((ValueError, FileNotFoundError), match=str(folder)):
+                read(folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises((ValueError, FileNotFoundError), match=str(folder)):
+        Translator.load(folder)

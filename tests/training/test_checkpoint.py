@@ -12,6 +12,7 @@ import torch
 from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.perplexity import TokenScores
+from annotated.translation.files import read_json, write_json
 from annotated.translation.storage.model_folder import WEIGHTS, load_model, save_model
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training.checkpoint import average_checkpoints, restore
@@ -95,7 +96,7 @@ def test_two_processes_do_not_train_one_run(tmp_path):
 
     def also(*arguments):
         report(*arguments)
-        with pytest.raises(TimeoutError, match=str(tmp_path / "run.lock")):
+        with pytest.raises(TimeoutError, match=f"another process trains in {tmp_path}"):
             second.fit(resume=True)
 
     first.report = also
@@ -243,3 +244,20 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
     assert len(models) == 1  # as long as a write failed, the run's model was the old one
     assert steps(tmp_path) == [2, 3]
     assert weights(tmp_path) == weights(tmp_path / "checkpoints" / "step-00000003") != models.pop()
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
+def test_a_position_that_cannot_be_is_named(value, tmp_path):
+    make_trainer(tmp_path).fit()
+    path = sorted((tmp_path / "checkpoints").iterdir())[-1] / "progress.json"
+    write_json(path, {**read_json(path), "update_batches": value})
+    with pytest.raises(ValueError, match=r"progress\.json: update_batches must be at least 1"):
+        make_trainer(tmp_path, epochs=4).fit(resume=True)
+
+
+def test_a_run_whose_folder_is_removed_ends_with_an_error(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path / "run")
+    validate = trainer.validate
+    monkeypatch.setattr(trainer, "validate", lambda: (validate(), shutil.rmtree(tmp_path / "run")))
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        trainer.fit()

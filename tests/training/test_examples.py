@@ -13,12 +13,21 @@ from annotated.translation.interop import to_marian
 from annotated.translation.tokenizers import SentencePieceTokenizer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "device": "cpu"}
+SMALL = {
+    "preset": "tiny",
+    "vocab": 320,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 16,
+    "h": 2,
+    "max_tokens": 200,
+    "device": "cpu",
+}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def example(name):
-    return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]
+def example(name, function="main"):
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))[function]
 
 
 @pytest.fixture
@@ -61,3 +70,12 @@ def test_two_runs_are_compared(tsv, tmp_path, capfd):
     assert lines[2].endswith(", on 60 sentences")
     assert found.difference.low <= found.difference.high
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_translation_memory_becomes_pairs(tmp_path):
+    german = '<tuv xml:lang="DE-at"><seg>Ein Hund</seg>'
+    unit = '<tu><tuv xml:lang="{}"><seg>A <bpt>b</bpt>dog,\n tired.</seg></tuv>' + german
+    body = "".join(unit.format(language) + "</tuv></tu>" for language in ("en", "EN-us", "fr"))
+    (tmp_path / "m.tmx").write_text(f'<tmx version="1.4"><body>{body}</body></tmx>', encoding="utf-8")
+    units = list(example("tmx_to_tsv", "read_units")(tmp_path / "m.tmx", "en", "de"))
+    assert units == [("A bdog, tired.", "Ein Hund")] * 2

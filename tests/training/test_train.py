@@ -18,7 +18,16 @@ from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.train import Stopped
 from annotated.translation.training.trainer import Trainer
 
-SMALL = {"vocab": 320, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 200, "epochs": 2}
+SMALL = {
+    "preset": "tiny",
+    "vocab": 320,
+    "N": 1,
+    "d_model": 16,
+    "d_ff": 16,
+    "h": 2,
+    "max_tokens": 200,
+    "epochs": 2,
+}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 

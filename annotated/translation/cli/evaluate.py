@@ -1,8 +1,11 @@
 """`annotated evaluate`: score a model on a corpus."""
 
 import argparse
+import csv
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 
 from annotated.metrics import METRICS, bootstrap
 from annotated.search.config import Search
@@ -37,9 +40,19 @@ def evaluate(args: argparse.Namespace) -> None:
             values = asdict(results) | {name: asdict(score) for name, score in scores.items()}
             outputs.callback(args.json.write_text, json_text(values), "utf-8")
         if args.save is not None:
-            text = "".join(line + "\n" for line in translations)
-            outputs.callback(args.save.write_text, text, "utf-8", newline="\n")
+            rows = zip(corpus[split].src, references, translations, strict=True)
+            outputs.callback(save_translations, args.save, rows)
         outputs.callback(print, results, *scores.values(), sep="\n", flush=True)
+
+
+def save_translations(path: Path, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Write the translations, a line each, or a table of source, reference and translation."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        if path.suffix not in (".csv", ".tsv"):
+            file.writelines(f"{translation}\n" for *_, translation in rows)
+            return
+        writer = csv.writer(file, delimiter="," if path.suffix == ".csv" else "\t", lineterminator="\n")
+        writer.writerows([("source", "reference", "translation"), *rows])
 
 
 def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
@@ -58,7 +71,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         for flag, value in {"corpus": args.corpus, "split": args.split}.items():
             if value not in (None, "own"):
                 raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
-        text = drop_faults(own_text(files, "own", columns), pair, keep_equal=True)
+        text = drop_faults(own_text(files, "own", columns, pair), pair, keep_equal=True)
         if text.dropped:
             say(text.report())
         return Corpus("own", *languages(pair), {"own": text}), "own"

@@ -12,7 +12,7 @@ from annotated.search.config import Search
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
 from annotated.translation.tokenizers import KINDS, SUBWORDS
-from annotated.translation.training.config import ErrorRate, Preset, TrainingConfig
+from annotated.translation.training.config import PRESETS, ErrorRate, Preset, TrainingConfig
 
 MODEL = "model folder, or name of a shipped model"
 CORPUS, PAIR = "multi30k", "en-de"  # where nothing says otherwise
@@ -33,7 +33,7 @@ def add_settings(group: _ActionsContainer, settings: type) -> None:
     sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
     presets = {preset: getattr(settings, preset, settings)(*sizes) for preset in get_args(Preset)}
     for field in fields(settings):
-        if field.default is MISSING or field.name in ("seed", "n_best"):  # flags of every command, and of one
+        if field.default is MISSING or field.name == "n_best":  # of one command
             continue
         options: dict[str, Any] = {"type": field.type}
         if field.type is bool:
@@ -62,9 +62,10 @@ def add_data(group: _ActionsContainer) -> None:
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
     add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
     add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
-        "sides in a .tsv, .csv, .jsonl or .parquet file")  # fmt: skip
+        "sides in a .tsv, .csv, .jsonl, .parquet or .xlsx file")  # fmt: skip
     add("--tgt", type=Path, metavar="FILE", help="translation of --src, line by line")
-    add("--columns", metavar="SRC,TGT", help="names of the columns of source and target")
+    add("--columns", metavar="SRC,TGT", help="names or numbers of the columns of source and target (default: "
+        "the two there are, or those that are named as the languages of --pair)")  # fmt: skip
 
 
 def add_search(command: ArgumentParser) -> None:
@@ -83,7 +84,6 @@ def add_torch(command: ArgumentParser) -> None:
     add = command.add_argument_group("every command").add_argument
     add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
     add("--threads", type=int, default=0, help="number of CPU threads; by default PyTorch chooses")
-    add("--seed", type=int, default=SUPPRESS, help="random seed (default: 0, in reproduce the recipe's)")
     add("--variants", type=Path, metavar="FILE", help="Python file that registers variants; it is executed")
     add_files(command)
 
@@ -103,6 +103,7 @@ def train(command: ArgumentParser) -> None:
 
     examples:
       annotated train --corpus multi30k --pair en-de --preset tiny --out runs/first
+      annotated train --src my.csv --pair en-de --minutes 30 --out runs/mine      settings are chosen
       annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine
       annotated train --out runs/first --resume      go on where it stopped, with the settings it had
       annotated train --config runs/first/training.json --dropout 0.2 --out runs/second
@@ -113,10 +114,12 @@ def train(command: ArgumentParser) -> None:
     """
     add = command.add_argument
     add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the run, new or empty")
-    add("--preset", choices=get_args(Preset), default="tiny", help="settings to start from (default: tiny)")
+    add("--preset", choices=PRESETS, help="settings to start from; auto chooses them by the text and "
+        "the time (default: auto with --src, else tiny)")  # fmt: skip
+    add("--minutes", type=float, help="time for which auto chooses settings, about (default: 10)")
     add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
     add("--init-from", metavar="MODEL", help="model whose weights, settings and tokenizers to start from")
-    add("--tokenizer", choices=KINDS, default="subwords", help="units of text (default: subwords); chars are "
+    add("--tokenizer", choices=KINDS, help="units of text (default: subwords); chars are "
         "grapheme clusters, spaces are for text that is cut already, words are cut by the rules of --pair's "
         "languages, or without it at white space")  # fmt: skip
     add("--src-tokenizer", choices=KINDS, help="units of the source, if not those of --tokenizer")
@@ -142,16 +145,20 @@ def translate(command: ArgumentParser) -> None:
 
     Translate files, or standard input, to standard output: one line in, one line out.
     Lines are translated as they come, many together where many are there, and written at once.
+    A table comes back with a further column, translation.
 
     examples:
       annotated translate --model runs/first < en.txt > de.txt
+      annotated translate --model runs/first --columns en words.csv > both.csv
       annotated translate --model runs/first monday.txt tuesday.txt
       annotated translate --model runs/first --n-best 4 en.txt > candidates.tsv
       annotated translate --model multi30k-en-de      asks for a sentence at a time
     """
     add = command.add_argument
     add("files", type=Path, nargs="*", default=[Path("-")], metavar="FILE", help="text to translate, a "
-        "sentence a line; standard input if none is named, or for -")  # fmt: skip
+        "sentence a line, or tables; standard input if none is named, or for -")  # fmt: skip
+    add("--columns", metavar="SRC", help="name or number of a table's column to translate "
+        "(default: the only one, that named as the source language, or in .tsv the first)")  # fmt: skip
     add("--model", required=True, help=MODEL)
     add("--n-best", type=int, default=SUPPRESS, help="number of translations of each line, best first, in "
         "three columns with tabs between them: number of the line, score, translation")  # fmt: skip
@@ -177,7 +184,8 @@ def evaluate(command: ArgumentParser) -> None:
     add("--metric", action="append", default=[], choices=get_args(ErrorRate), help="a score in "
         "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
         "sentences that are right (exact) or wrong (ser)")  # fmt: skip
-    add("--save", type=Path, metavar="FILE", help="file for the translations too")
+    add("--save", type=Path, metavar="FILE", help="file for the translations too; a .csv or .tsv file has "
+        "the sources and references beside them")  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="file for the scores too")
     add_data(command.add_argument_group("data"))
     add_search(command)
@@ -225,6 +233,7 @@ def reproduce(command: ArgumentParser) -> None:
     add = command.add_argument
     add("name", metavar="RECIPE", help=f"{', '.join(recipes())}, or a .toml file of your own")
     add("--out", type=Path, metavar="FOLDER", help="folder of the run (default: runs/RECIPE)")
+    add("--seed", type=int, default=SUPPRESS, help="random seed (default: the recipe's)")
     add_torch(command)
 
 

@@ -9,16 +9,17 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from inspect import cleandoc
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NoReturn
 
 from annotated import __version__
 from annotated.translation.cli.flags import COMMANDS, flag_name
-from annotated.translation.files import read_json, read_toml
+from annotated.translation.files import parse_json, read_toml
 
 # A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
 BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")
@@ -36,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "threads" in args:
             import torch
 
-            if args.threads > 0:
+            if not 0 <= args.threads <= 1024:
+                raise ValueError(f"--threads must be from 0 to 1,024, not {args.threads}")
+            if args.threads:
                 torch.set_num_threads(args.threads)
             torch.manual_seed(getattr(args, "seed", 0))
         return resolve_name(f"annotated.translation.cli.{args.command}")(args) or 0
@@ -53,10 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
+class Parser(ArgumentParser):
+    """A parser that suggests the flag that was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit."""
+        for word in message.split() if message.startswith("unrecognized") else ():
+            known = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            if word.startswith("--") and (close := get_close_matches(word.partition("=")[0], known, 1, 0.5)):
+                message += f"; did you mean {close[0]}?"
+        super().error(message)
+
+
+def make_parser() -> tuple[Parser, dict[str, Parser]]:
     """Describe all commands; returns the whole parser, and that of each command by its name."""
     description = "Train, use and score translation models."
-    parser = ArgumentParser(prog="annotated", usage="annotated COMMAND [FLAG ...]", description=description)
+    parser = Parser(prog="annotated", usage="annotated COMMAND [FLAG ...]", description=description)
     version = {"action": "version", "version": f"annotated {__version__}"}
     parser.add_argument("--version", **version)  # type: ignore[arg-type]
     commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND ...")
@@ -84,14 +99,24 @@ def make_parser() -> tuple[ArgumentParser, dict[str, ArgumentParser]]:
 def parse(arguments: Sequence[str]) -> Namespace:
     """Read the command line, and under it the files that give settings."""
     parser, commands = make_parser()
-    if not arguments or arguments[0] not in commands:
+    if not arguments:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
+    if arguments[0] not in commands:
         return parser.parse_args(arguments)
     name, *rest = arguments
     command = commands[name]
     settings = file_settings(name, rest, command)
     flags = [flag for setting in settings.items() for flag in as_flags(*setting)]
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
-    return command.parse_intermixed_args([*flags, *rest])
+    args = command.parse_intermixed_args([*flags, *rest])
+    if out := getattr(args, "out", None):
+        try:
+            str(out.expanduser()).encode()
+        except (RuntimeError, UnicodeEncodeError) as error:
+            why = error if isinstance(error, RuntimeError) else "its name is not UTF-8"
+            command.error(f"--out {str(out)!a} cannot be a folder: {why}")
+    return args
 
 
 # ---- files of settings
@@ -108,7 +133,10 @@ def file_settings(name: str, arguments: list[str], command: ArgumentParser) -> d
     if args.resume and (out := args.out or settings.get("out")):
         run = Path(out) / "training.json"
         if run.exists():
-            settings = settings_in(run, name, command) | settings
+            found = settings_in(run, name, command)
+            if "cache" in found:  # else a stranger's run would write elsewhere
+                command.error(f"{run}: --cache is given by hand, not in a run")
+            settings = found | settings
     return settings
 
 
@@ -117,9 +145,10 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
 
     Where the file holds tables, each has the settings of one command.
     """
-    values = read_toml(path) if path.suffix == ".toml" else read_json(path)
+    values = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), path)
     if path.name == "training.json":
-        values.pop("notes", None)  # what a user of `annotated.train` wanted to remember is not a setting
+        for remembered in ("notes", "lengths"):  # nobody sets them
+            values.pop(remembered, None)
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
@@ -131,9 +160,11 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
 
 
 def as_flags(name: str, value: object) -> list[str]:
-    """Return a setting as it is given by hand; a list gives its flag again and again."""
-    if isinstance(value, list):
+    """Return a setting as it is given by hand; a list gives the flag `--metric` again and again."""
+    if isinstance(value, list) and value and name == "metric":
         return [flag for each in value for flag in as_flags(name, each)]
+    if isinstance(value, list):
+        raise ValueError(f"{flag_name(name)} takes one value, not {value}")
     if isinstance(value, bool):
         return [flag_name(name if value else f"no-{name}")]
     return [f"{flag_name(name)}={value}"]

@@ -1,6 +1,7 @@
 """`annotated average`, `annotated export` and `annotated reproduce`."""
 
 import argparse
+import re
 from pathlib import Path
 
 from annotated.translation.cli.flags import recipes
@@ -61,6 +62,9 @@ def reproduce(args: argparse.Namespace) -> int:
     tables = read_toml(recipe)
     own = "src" in tables.get("evaluate", tables)  # the user's text, which has no splits
     splits = ["own"] if own else tables.get("card", {}).get("splits", ["val"])
+    for split in splits:  # it becomes a file's name
+        if not re.fullmatch(r"\w[\w.-]*", str(split)):
+            raise ValueError(f"{recipe}: {split!r} is not the name of a split")
     run = args.out or Path("runs") / recipe.stem
     common = [f"--config={recipe}", f"--device={args.device}", f"--threads={args.threads}"]
     common += ["--traceback"] if args.traceback else []

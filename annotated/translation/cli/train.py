@@ -8,7 +8,7 @@ from pathlib import Path
 from annotated.translation.cli.flags import CORPUS, PAIR
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
-from annotated.translation.data.text_files import TABLES, table_suffix
+from annotated.translation.data.tables import TABLES, table_suffix
 from annotated.translation.devices import say
 from annotated.translation.training.config import TEXT
 from annotated.translation.training.distributed import DistributedError, broadcast
@@ -41,17 +41,24 @@ def text_settings(args: argparse.Namespace) -> dict[str, object]:
 
 def name_corpus(args: argparse.Namespace) -> None:
     """Set what the flags leave out: the corpus, its languages, whether pairs with equal sides are kept."""
-    if args.keep_equal is None:
-        kinds = args.src_tokenizer or args.tokenizer, args.tgt_tokenizer or args.tokenizer
-        args.keep_equal = keeps_equal(*kinds)
-    if args.src is None and args.tgt is None:
+    own = args.src is not None or args.tgt is not None
+    args.preset = args.preset or ("auto" if own and args.init_from is None else "tiny")
+    if not own:
+        if args.keep_equal is not None:
+            raise ValueError("--keep-equal is for --src; a corpus by name is kept as it is")
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
         args.corpus, args.pair = args.corpus or CORPUS, args.pair or PAIR
     elif args.corpus not in (None, "own"):
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
+    elif args.form:
+        raise ValueError("--form is for --corpus multi30k; text of --src is read as it is")
     else:
         args.corpus = "own"
+        if args.keep_equal is None:
+            args.keep_equal = keeps_equal(
+                args.init_from, args.tokenizer, args.src_tokenizer, args.tgt_tokenizer
+            )
 
 
 def training_corpus(args: argparse.Namespace) -> Corpus:

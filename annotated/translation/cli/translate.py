@@ -1,7 +1,9 @@
 """`annotated translate`: translate lines of text."""
 
 import argparse
+import csv
 import io
+import json
 import os
 import stat
 import sys
@@ -9,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +20,7 @@ from tqdm import tqdm
 
 from annotated.search.beam import Hypothesis
 from annotated.search.config import Search
+from annotated.translation.data.tables import TABLES, select_columns, table_suffix
 from annotated.translation.devices import find_device, say
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
@@ -30,10 +34,18 @@ READ_BYTES = 2**20  # read at a time, at most
 def translate(args: argparse.Namespace) -> None:
     """Translate files or standard input; see `annotated translate --help`."""
     with ExitStack() as stack:
-        files = [open_input(path, stack) for path in args.files]
+        if tables := [path for path in args.files if table_suffix(path)]:
+            if tables != args.files or len(tables) > 1 or "n_best" in args:
+                raise ValueError("a table is translated alone, and without --n-best")
+        elif args.columns:
+            raise ValueError(f"--columns is for a table: {', '.join(TABLES)}")
+        files = [] if tables else [open_input(path, stack) for path in args.files]
         translator, search = load_translator(args), search_settings(args)
         if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        if tables:
+            translate_table(tables[0], args.columns, translator, search)
+            return
         visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress
         bar = stack.enter_context(tqdm(unit="line", disable=visible or None))
         number = 1  # of the next line, counted over all files
@@ -49,6 +61,28 @@ def translate(args: argparse.Namespace) -> None:
                 print("".join(line + "\n" for line in printed), end="", flush=True)
                 number += len(lines)
                 bar.update(len(lines))
+
+
+def translate_table(path: Path, column: str | None, translator: Translator, search: dict[str, Any]) -> None:
+    """Write a table with a further column, translation: .tsv and .jsonl as such, others as .csv."""
+    kind = table_suffix(path)
+    selected = select_columns(TABLES[kind](path), column and [column], str(path), translator.pair, count=1)
+    labels, [place], line, rows = selected
+    names, delimiter = [*labels, "translation"], "\t" if kind == ".tsv" else ","
+    writer = csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n")
+    if kind != ".jsonl" and (line or kind in (".json", ".parquet")):
+        writer.writerow(names)
+    while group := list(islice(rows, MOST)):
+        with located(f"{path}: "):
+            texts = [cells[place] or "" for _, cells in group]
+            found = translator.translate(texts, **search, first_line=group[0][0])
+        for (_, cells), translation in zip(group, found, strict=True):
+            row = [*cells, translation]
+            if kind == ".jsonl":
+                print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
+            else:
+                writer.writerow(row)
+    sys.stdout.flush()
 
 
 def list_best(found: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:

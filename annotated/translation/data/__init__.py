@@ -3,11 +3,12 @@
 from annotated.translation.data.corpora import load_corpus, multi30k, own_corpus, own_text
 from annotated.translation.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
 from annotated.translation.data.pairs import Corpus, ParallelText, hold_out
-from annotated.translation.data.text_files import read_lines, read_pairs, read_parallel, read_tsv
+from annotated.translation.data.tables import read_pairs
+from annotated.translation.data.text_files import read_lines, read_parallel
 from annotated.translation.data.token_batches import TokenBatches, pad_rows
 
 __all__ = [
     "Corpus", "EncodedPairs", "ParallelText", "SubwordDropout", "TokenBatches",
     "encode_corpus", "hold_out", "load_corpus", "multi30k", "own_corpus", "own_text", "pad_rows",
-    "read_lines", "read_pairs", "read_parallel", "read_tsv",
+    "read_lines", "read_pairs", "read_parallel",
 ]  # fmt: skip

@@ -20,15 +20,8 @@ import torch
 from annotated.extras import require
 from annotated.translation.data.grammar import grammar
 from annotated.translation.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, languages
-from annotated.translation.data.text_files import (
-    Name,
-    collect,
-    read_lines,
-    read_pairs,
-    read_parallel,
-    read_tsv,
-    table_pairs,
-)
+from annotated.translation.data.tables import KNOWN, Table, read_pairs, table_pairs
+from annotated.translation.data.text_files import Name, collect, read_lines, read_parallel
 from annotated.translation.files import sha256
 
 NAMES = ("multi30k", "wmt14", "sigmorphon2020", "grammar")
@@ -87,7 +80,7 @@ def from_datasets(
     def read() -> Corpus:
         sides = columns or pair.split("-")
         splits = {
-            {"validation": "val"}.get(split, split): table_pairs(table, sides, split, name)
+            {"validation": "val"}.get(split, split): table_pairs(hub_table(table), sides, split, name)
             for split, table in tables.items()
         }
         if "val" not in splits:
@@ -98,6 +91,13 @@ def from_datasets(
         return read()
     prints = [table._fingerprint for table in tables.values()]
     return cached_corpus(cache, lambda: [name, pair, columns, *prints], read)
+
+
+def hub_table(table: Any) -> Table:
+    """Take the rows of a `datasets.Dataset`; a field of a field is a column of its own."""
+    flat = table.flatten()
+    columns = [flat[name] for name in flat.column_names]
+    return Table(enumerate(zip(*columns, strict=True), start=1), flat.column_names)
 
 
 # ---- public repositories, of which each file's checksum is known
@@ -141,7 +141,7 @@ def sigmorphon2020(pair: str) -> Corpus:
     for name, split in (("train", "train"), ("val", "dev"), ("test", "test")):
         file = f"{language}_{split}.tsv"
         path = find_file(f"sigmorphon2020/{file}", f"{_SIGMORPHON}/data/{split}/{file}")
-        splits[name] = read_tsv(path, name)
+        splits[name] = read_pairs(path, (1, 2), name)
     return Corpus("sigmorphon2020", language, "ipa", splits)
 
 
@@ -178,7 +178,6 @@ def find_file(name: str, url: str) -> Path:
 Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
 
 MISSING = {"None", "nan", "<NA>"}  # what stands for no text, in pandas too
-HEADER = {"source", "target", "src", "tgt", "input", "output", "text", "translation"}
 
 
 def own_corpus(
@@ -204,10 +203,10 @@ def own_corpus(
         return text
 
     def read() -> Corpus:
-        train = drop_faults(own_text(text, "train", columns), pair, keep_equal)
+        train = drop_faults(own_text(text, "train", columns, pair), pair, keep_equal)
         if validation is None:
             return Corpus("own", *languages(pair), hold_out(train, "val"))
-        val = drop_faults(own_text(validation, "val", columns), pair, keep_equal)
+        val = drop_faults(own_text(validation, "val", columns, pair), pair, keep_equal)
         check_sides(train, val)
         held_out = set(val)
         copies = [i for i, pair in enumerate(train) if pair in held_out]
@@ -232,13 +231,15 @@ def list_paths(text: Any) -> list[Name] | None:
     return paths if all(isinstance(path, str | PathLike) for path in paths) else None
 
 
-def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> ParallelText:
+def own_text(
+    text: Text, name: str, columns: Sequence[str | int] | None = None, pair: str | None = None
+) -> ParallelText:
     """Make parallel text of an iterable of pairs, of a file with both sides, or of two files.
 
         own_text([("A dog.", "Ein Hund."), ("A cat.", "Eine Katze.")], "mine")
         own_text(zip(frame["en"], frame["de"]), "mine")                        # a frame of pandas
         own_text(((row["en"], row["de"]) for row in dataset["translation"]), "mine")      # datasets
-        own_text("mine.tsv", "mine")                          # or .csv, .jsonl, .parquet: see `read_pairs`
+        own_text("mine.tsv", "mine")                          # or another table: see `read_pairs`
         own_text(("mine.en", "mine.de"), "mine")
 
     Sentences are normalized. Pairs with an empty or missing side (None, NaN) are dropped and counted. Raises
@@ -247,7 +248,7 @@ def own_text(text: Text, name: str, columns: Sequence[str] | None = None) -> Par
     if isinstance(text, ParallelText):
         return text
     if isinstance(text, str | PathLike):
-        return read_pairs(text, columns, name)
+        return read_pairs(text, columns, name, pair)
     if columns:
         raise ValueError("columns are those of one file with both sides")
     if (paths := list_paths(text)) and len(paths) == 2:
@@ -274,7 +275,7 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = 
     codes = tuple(code and code.casefold() for code in languages(pair))
     if header[::-1] == codes != header:
         raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
-    named = text.lines[0] == 1 and (header == codes or HEADER.issuperset(header))
+    named = text.lines[0] == 1 and (header == codes or KNOWN.issuperset(header))
     equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and not (named and i == 0)]
     if keep_equal:
         equal = []

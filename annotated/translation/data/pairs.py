@@ -14,7 +14,7 @@ import numpy as np
 from annotated.translation.data.packed import TEXT, PackedRows, load_rows, save_rows
 from annotated.translation.files import cached_folder, read_json, write_json
 
-FORMAT = 3  # of what is cached: another number, whenever text is read or cut otherwise than before
+FORMAT = 4  # of what is cached: another number, whenever text is read or cut otherwise than before
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,10 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     size = path.stat().st_size
     if is_zipfile(path):  # not before PyTorch 1.6; `torch.load` compares no checksums
         with ZipFile(path) as archive:
+            if (unpacked := sum(member.file_size for member in archive.infolist())) > size:
+                raise ValueError(
+                    f"{path} is compressed, to {unpacked:,} bytes; torch.save compresses nothing"
+                )
             if archive.testzip():
                 raise ValueError(f"{path} is damaged: its content does not match its checksums")
     try:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.modes import evaluating
+from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
@@ -267,6 +268,12 @@ def training_settings(folder: Path) -> dict[str, Any]:
     if not path.exists() and checkpoints.name == "checkpoints":
         path = checkpoints.parent / SETTINGS
     return read_json(path) if path.exists() else {}
+
+
+def lengths_of(settings: Mapping[str, Any]) -> tuple[int | None, int]:
+    """Return a run's longest source in tokens, None if unknown, and how much longer a translation may be."""
+    lengths = settings.get("lengths") or {}
+    return lengths.get("source"), lengths.get("max_extra", EXTRA_TOKENS)
 
 
 def reads_tokenized(settings: Mapping[str, Any]) -> bool:

@@ -75,6 +75,10 @@ class Tokenizer(ABC):
             raise ValueError(f"subword dropout is {dropout}, but {self.kind} are not made of merges; use 0")
         return [self._ids.get(piece, UNK) for piece in self.split(text)]
 
+    def unknown(self, text: str) -> list[str]:
+        """Return the tokens of a text that are outside the vocabulary."""
+        return [piece for piece in self.split(text) if piece not in self._ids]
+
     def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
         """Encode many sentences, without dropout."""
         return [self.encode(sentence) for sentence in sentences]

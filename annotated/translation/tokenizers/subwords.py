@@ -74,6 +74,8 @@ class Subwords(Tokenizer):
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
         path = folder / f"{name}.model"
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is not a file")
         saved, model = read_json(folder / f"{name}.json"), path.read_bytes()
         if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
             raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
@@ -114,6 +116,11 @@ class SentencePieceTokenizer(Subwords):
         try:
             sentencepiece.SentencePieceTrainer.train(**options)
         except RuntimeError as error:
+            if few := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+                advice = f"give --vocab {int(few[1]) + 1000}, in Python vocab"
+                raise ValueError(
+                    f"{vocab_size} subwords do not hold the text's characters; {advice}"
+                ) from None
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:

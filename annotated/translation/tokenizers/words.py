@@ -57,6 +57,11 @@ class WordTokenizer(Tokenizer):
         Raises ValueError if spaCy does not know `language`, ImportError if spaCy is missing.
         """
         super().__init__([*SPECIALS, *words])
+        for around in (before, after):
+            if len(around) > 8 or any(type(i) is not int or not 0 <= i < len(self) for i in around):
+                raise ValueError(
+                    f"a few tokens of the vocabulary can stand around a text, not {around!r:.40}"
+                )
         self.words, self.language, self.lower = list(words), language, lower
         self.before, self.after = tuple(before), tuple(after)
         self._cut = word_splitter(language)

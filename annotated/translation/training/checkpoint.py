@@ -60,7 +60,10 @@ class Progress:
     def load(cls, checkpoint: Path) -> "Progress":
         """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
         path = checkpoint / PROGRESS
-        return settings_from_json(cls, read_json(path), path)
+        progress = settings_from_json(cls, read_json(path), path)
+        if type(progress.update_batches) is not int or progress.update_batches < 1:
+            raise ValueError(f"{path}: update_batches must be at least 1, not {progress.update_batches!r}")
+        return progress
 
     @property
     def current_epoch(self) -> int:
@@ -176,7 +179,9 @@ def check_settings(
     for name, value in {**defaults, **training_settings(checkpoint)}.items():
         new = settings.get(name, value)
         if new != value and name not in free:
-            raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {other}")
+            units = name.endswith("tokenizer") or name == "vocab"
+            advice = "for another, begin a new run, without --init-from" if units else other
+            raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {advice}")
     if saved.fingerprint not in ("", progress.fingerprint):
         raise ValueError(f"{run} was begun with other text to train or validate on; {other}")
 

@@ -1,11 +1,12 @@
 """The settings of a long training run."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from annotated.transformer.config import check_fields, explained
 
 Preset = Literal["tiny", "base", "big"]
+PRESETS = ("auto", *get_args(Preset))  # auto chooses, by the text and the time
 ErrorRate = Literal["wer", "cer", "exact", "ser"]
 MetricName = Literal["loss", "bleu", "chrf", ErrorRate]
 
@@ -52,6 +53,9 @@ class TrainingConfig:
         for name in ("learning_rate", "eps"):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} must be above 0")
+        for name, needed in (("rdrop_from", "rdrop_weight"), ("metric_every", "metric")):
+            if getattr(self, name) != 1 and getattr(self, needed) in (0, "loss"):
+                raise ValueError(f"{name} has no effect without {needed}")
 
     @classmethod
     def base(cls, **settings: Any) -> "TrainingConfig":

@@ -60,7 +60,7 @@ class RunFolder:
         """Check the folder, and keep other processes from it while the block runs.
 
         Raises ValueError where a run would mix with other files or replace something, or its newest
-        checkpoint is damaged; Timeout, an OSError, where another process trains in the folder.
+        checkpoint is damaged; TimeoutError where another process trains in the folder.
         """
         with ExitStack() as stack:
             with raise_on_all_ranks():
@@ -71,10 +71,17 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from the run. Raises Timeout, an OSError, where one trains in the folder."""
+        """Keep other processes from the run. Raises TimeoutError where one trains in the folder."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.path / LOCK, timeout=0):
+        lock = FileLock(self.path / LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except TimeoutError:
+            raise TimeoutError(f"another process trains in {self.path}; wait, or choose another") from None
+        try:
             yield
+        finally:
+            lock.release()
 
     def check(self, resume: bool) -> None:
         """Raise ValueError where a run cannot begin in the folder, or with `resume` cannot go on."""
@@ -159,6 +166,8 @@ class RunFolder:
         settings: Mapping[str, Any],
     ) -> None:
         """Write a checkpoint, make its weights the run's, and remove the checkpoints not to be kept."""
+        if not (self.path / SETTINGS).exists():
+            raise FileNotFoundError(f"{self.path / SETTINGS} was removed while the run went on")
         checkpoint = self.path / "checkpoints" / f"step-{progress.step:08d}"
         with creating_folder(checkpoint) as folder:
             write_model(folder, model, *tokenizers)

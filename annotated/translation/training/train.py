@@ -7,35 +7,45 @@ from functools import partial
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import cast, get_args
+from typing import cast
 
+import numpy as np
 import torch
 
+from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
-from annotated.translation.data.encoding import SubwordDropout, encode_corpus
+from annotated.translation.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
 from annotated.translation.data.pairs import FORMAT, Corpus, shortened
 from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import default_torch_state, find_device, is_first, say
 from annotated.translation.files import cached_folder
-from annotated.translation.storage.model_folder import find_model, load_model, reads_tokenized
+from annotated.translation.storage.model_folder import (
+    find_model,
+    load_model,
+    reads_tokenized,
+    training_settings,
+)
 from annotated.translation.tokenizers import (
     KINDS,
     SUBWORDS,
+    UNK,
     Tokenizer,
     load_tokenizer,
     save_tokenizer,
     train_tokenizer,
 )
 from annotated.translation.tokenizers.subwords import MOST_LINES
-from annotated.translation.training.config import TEXT, Preset, TrainingConfig
+from annotated.translation.training.choose import choose
+from annotated.translation.training.config import PRESETS, TEXT, TrainingConfig
 from annotated.translation.training.distributed import broadcast, process_group, raise_on_all_ranks
 from annotated.translation.training.run_folder import LOG, RunFolder
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
 FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
+TOKENIZERS = ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab")
 Settings = dict[str, object]
 ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
@@ -47,11 +57,12 @@ class Stopped(KeyboardInterrupt):
 def train(
     corpus: Corpus | Text | Callable[[], Corpus],
     out: str | Path,
-    preset: str = "tiny",
+    preset: str | None = None,
     *,
+    minutes: float | None = None,
     validation: Text | None = None,
     pair: str | None = None,
-    tokenizer: str = "subwords",
+    tokenizer: str | None = None,
     src_tokenizer: str | None = None,
     tgt_tokenizer: str | None = None,
     vocab: int | None = None,
@@ -77,11 +88,13 @@ def train(
             path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` returns, or a
             function that returns one.
         out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
-        preset: the settings to start from: tiny, base or big.
+        preset: the settings to start from: tiny, base or big, or auto, which chooses them (see `choose`). By
+            default auto for text of one's own, else tiny.
+        minutes: time for which auto chooses settings, about; 10 by default.
         validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
-        tokenizer: units of the text: subwords, words, chars (grapheme clusters), or spaces for text that is
-            cut already, with spaces between tokens.
+        tokenizer: units of the text: subwords (the default), words, chars (grapheme clusters), or spaces
+            for text that is cut already, with spaces between tokens.
         src_tokenizer, tgt_tokenizer: the same for one side alone.
         vocab: number of tokens at most; by default 8,000 subwords, all words that occur twice, or all others.
             Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
@@ -103,46 +116,69 @@ def train(
         Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
         TrainingError: where the loss or its gradient is not finite.
     """
-    if preset not in get_args(Preset):
-        raise ValueError(f"the preset must be one of {', '.join(get_args(Preset))}, not {preset!r}")
-    kinds = (src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
+    if preset is None:
+        own = init_from is None and not (isinstance(corpus, Corpus) or callable(corpus))
+        preset = "auto" if own else "tiny"
+    if preset not in PRESETS:
+        raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
+    if minutes is not None and (preset != "auto" or not 0 < minutes < 2**31):
+        raise ValueError(f"minutes must be above 0 and goes with the preset auto, not {minutes} and {preset}")
+    if preset == "auto" and init_from is not None:
+        raise ValueError("the preset auto builds a new model; with init_from, give another")
+    kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
-    if keep_equal is None:
-        keep_equal = keeps_equal(*kinds)
+    if keep_equal is None and not callable(corpus):
+        keep_equal = keeps_equal(init_from, *kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = Path(init_from).expanduser().absolute()
-    model_settings, config = split_settings(preset, settings)
+    base = "tiny" if preset == "auto" else preset  # until the text is known
+    model_settings, config = split_settings(base, settings)
     record: Settings = {
-        "tokenizer": tokenizer,
+        "tokenizer": tokenizer if init_from else tokenizer or "subwords",
         "src_tokenizer": src_tokenizer,
         "tgt_tokenizer": tgt_tokenizer,
-        "vocab": SUBWORDS if vocab is None and {*kinds} == {"subwords"} else vocab,  # its default
+        "vocab": SUBWORDS if vocab is None and {*kinds} == {"subwords"} and not init_from else vocab,
         "preset": preset,
+        "minutes": minutes,
         "init_from": init_from and str(init_from),
         "keep_equal": keep_equal,
         **model_settings,
         **split_notes(notes or {}),
     }
-
     run, device = RunFolder(out), find_device(device)
     with process_group(device), default_torch_state(device), run.open(resume):
         config, record = broadcast((config, record))
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
-            text = own_corpus(text, validation, pair, keep_equal, cache=cache)
+            text = own_corpus(text, validation, pair, bool(keep_equal), cache=cache)
+        if preset == "auto":
+            given = settings if vocab is None else {**settings, "vocab": vocab}
+            with raise_on_all_ranks():
+                if is_first() and resume and run.newest():
+                    given = chosen_before(run.path) | given
+                elif is_first():
+                    given, why = choose(text["train"], kinds, minutes or 10, given, device)
+                    say(why)
+            chosen = dict(broadcast(given))
+            vocab = cast("int | None", chosen.pop("vocab", vocab))
+            model_settings, config = split_settings(base, chosen)
+            record |= {**model_settings, "vocab": vocab}
         record |= {"corpus": text.name, "pair": text.pair}
         with raise_on_all_ranks():
             torch.manual_seed(config.seed)
             found = None
             if is_first():
-                folder = (run.newest() if resume else None) or (init_from and find_model(init_from))
+                folder = run.newest() if resume else None
+                if folder is None and init_from is not None:
+                    folder = find_model(init_from)
+                    check_tokenizers(folder, record)
                 if folder:
                     found = load_to_go_on(folder, model_settings)
                 else:
                     found = new_model(
-                        text, preset, kinds, vocab, model_settings, reads_tokenized(record), cache
+                        text, base, kinds, vocab, model_settings, reads_tokenized(record), cache
                     )
         return train_in_group(found, text, config, run, device, record, resume, cache)
 
@@ -184,7 +220,7 @@ def train_in_group(
     limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
     with raise_on_all_ranks():
         pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
-        say(f"{pairs.report()}\n{first_pair(corpus)}")
+        say(f"{pairs.report()}\n{first_pair(corpus)}{unknown_tokens(pairs)}")
         dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
         batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
         if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
@@ -192,20 +228,39 @@ def train_in_group(
         validation = None
         if "val" in corpus:
             held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
-            say(held_out.report())
+            say(held_out.report() + unknown_tokens(held_out))
             validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
+    longest = int(pairs.src.lengths.max())
+    extra = max(EXTRA_TOKENS, int((pairs.tgt.lengths - 1 - pairs.src.lengths).max()))
+    record["lengths"] = {"source": longest, "max_extra": extra}
     trainer = Trainer(model, (src, tgt), batches, validation, config, run, device, record, corpus.fingerprint)
-    translator = Translator(model, src, tgt, reads_tokenized(record), corpus.pair)
+    tokenized = reads_tokenized(record)
+    translator = Translator(model, src, tgt, tokenized, corpus.pair, longest_source=longest, max_extra=extra)
     trainer.run(resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
-    say(f"finished {end}")
+    early = trainer.progress.step < trainer.progress.last_step(config)
+    say(f"finished{f', as {config.patience} scored epochs were no better,' * early} {end}")
     model.eval()
     return translator
 
 
+def chosen_before(run: Path) -> Settings:
+    """Read the settings that a run goes on with."""
+    names = {"vocab", *(field.name for kind in (TransformerConfig, TrainingConfig) for field in fields(kind))}
+    return {name: value for name, value in training_settings(run).items() if name in names}
+
+
 # ---- the model to start from
+
+
+def check_tokenizers(folder: Path, record: Settings) -> None:
+    """Raise ValueError for tokenizers that a model to start from does not have."""
+    trained = training_settings(folder)
+    for name in TOKENIZERS:
+        if record[name] not in (None, trained.get(name)):
+            raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
 
 
 def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
@@ -273,11 +328,22 @@ def first_pair(corpus: Corpus) -> str:
     return f"  such as {' → '.join(shown)}"
 
 
+def unknown_tokens(pairs: EncodedPairs) -> str:
+    """Say what share of the tokens is outside the vocabularies."""
+    src, tgt = (float(np.mean(side.data == UNK)) for side in (pairs.src, pairs.tgt))
+    if not src and not tgt:
+        return ""
+    advice = "; other units, by --tokenizer, would know them" if max(src, tgt) > 0.1 else ""
+    return f"\n  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens{advice}"
+
+
 # ---- the arguments
 
 
-def keeps_equal(*kinds: str) -> bool:
+def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool:
     """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling."""
+    if init_from is not None:
+        return bool(training_settings(find_model(init_from)).get("keep_equal"))
     return not {"chars", "spaces"}.isdisjoint(kinds)
 
 

@@ -255,6 +255,8 @@ class Trainer:
             badness = metric.badness(score.value)
             found[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
+            if badness == metric.badness(100.0 * metric.lower_is_better) and scores.accuracy > 0.9:
+                line += ", which does not fit the accuracy: another --metric may suit this text"
         p.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.
         p.count_score(badness, c.metric, epoch_ends=p.batches == 0)
@@ -264,6 +266,7 @@ class Trainer:
             minutes = p.seconds / 60 / p.step * (p.last_step(c) - p.step)
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
             say(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
+            say(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
 
     # ---- the end
 

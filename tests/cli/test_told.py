@@ -1,0 +1,194 @@
+"""What was given has an effect or is refused; what is cut, unknown or too long is told, with counts."""
+
+import csv
+import json
+
+import pytest
+import torch
+from command_line import TINY, complains, ends, feed
+from tiny_runs import CATS
+
+from annotated import train
+from annotated.translation.cli.main import main
+from annotated.translation.files import read_json, write_json
+from annotated.translation.translator import Translator
+
+WORDS = "delta", "juliett", "india", "charlie"
+ROWS = [
+    (" ".join(digits), " and then ".join(WORDS[int(digit) % 4] for digit in digits))
+    for digits in (f"{i:04}" for i in range(0, 10_000, 170))
+]
+UNITS = {"src_tokenizer": "spaces", "tgt_tokenizer": "chars"}
+SIZES = {"preset": "tiny", "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 500, "max_steps": 1}
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory):
+    """A run whose targets are much longer than their sources, which has learned nothing."""
+    folder = tmp_path_factory.mktemp("numbers") / "run"
+    train(ROWS, folder, **UNITS, **SIZES)
+    return folder
+
+
+def endless(folder):
+    """Its translator, with an end symbol that is never likely."""
+    translator = Translator.load(folder)
+    with torch.no_grad():
+        translator.model.generator.proj.bias[1] = -1e9
+    return translator
+
+
+def test_a_translation_may_be_as_long_as_those_of_the_training(numbers):
+    translator = endless(numbers)
+    longest = max(len(tgt) - len(src.split()) for src, tgt in ROWS)
+    assert translator.limits.max_extra == longest > 50
+    with pytest.warns(
+        UserWarning, match=r"1 of 2 lines, the first line 1: translations that were cut.*max_extra"
+    ):
+        found = translator.translate([ROWS[0][0], ""], beam=1)
+    assert len(found[0]) == len(ROWS[0][0].split()) + 1 + longest - 1  # with both end symbols
+
+
+def test_what_was_cut_unknown_or_longer_than_any_source_is_told_with_counts(numbers, monkeypatch, capfd):
+    feed(monkeypatch, b"1 2\n3 x y\n\n0 0 0 0 0\n")
+    assert main(["translate", "--model", str(numbers), "--beam", "1", "--max-extra", "1"]) == 0
+    told = capfd.readouterr().err
+    assert "1 of 4 lines, the first line 2: symbols that the model never saw, such as 'x y'" in told
+    assert "1 of 4 lines, the first line 4: more than the 5 tokens of the longest source in training" in told
+    assert "cut at their limit" in told
+
+
+def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_path, capfd):
+    words = [(f"a{i} b", f"c{i} d") for i in range(60)]  # half of the words occur once
+    train(
+        words, tmp_path / "run", tokenizer="words", **{**SIZES, "max_steps": 40}, learning_rate=0.05, warmup=4
+    )
+    told = capfd.readouterr().err
+    assert "33.3% of the source tokens, 25.0% of the target tokens; other units, by --tokenizer" in told
+    log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert max(line.get("validation_accuracy", 0) for line in log) <= 2 / 3 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--form", "tok"], "--form is for --corpus multi30k"),
+        (["--metric-every", "2"], "metric_every has no effect without metric"),
+        (["--rdrop-from", "2"], "rdrop_from has no effect without rdrop_weight"),
+        (["--threads", "99999999999"], "--threads must be from 0 to 1,024"),
+        (["--device", "meta"], "there is no meta device"),
+        (["--config", '{"epochs": [1, 2]}'], "--epochs takes one value"),
+        (["--config", '{"epochs": []}'], "--epochs takes one value"),
+        (["--config", '{"epochs": 1, "epochs": 2}'], "twice"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(flags, says, files, tmp_path, capfd):
+    if flags[0] == "--config":
+        (tmp_path / "c.json").write_text(flags[1])
+        flags = ["--config", tmp_path / "c.json"]
+    given = [] if flags[0] in ("--threads",) else ["--threads", "1"]
+    complains(["train", *files, "--out", tmp_path / "o", *given, *flags], capfd, says)
+    assert not (tmp_path / "o" / "model.safetensors").exists()
+
+
+def test_a_corpus_by_name_takes_no_flag_of_own_text(tmp_path, capfd):
+    asked = ["train", "--corpus", "grammar", "--pair", "de-en", "--out", tmp_path / "o"]
+    complains([*asked, "--keep-equal"], capfd, "--keep-equal is for --src")
+
+
+@pytest.mark.parametrize(
+    "flags", [["--tokenizer", "chars"], ["--tgt-tokenizer", "words"], ["--vocab", "500"]]
+)
+def test_a_model_to_start_from_keeps_its_tokenizers(flags, run, files, tmp_path, capfd):
+    asked = ["train", *files, "--init-from", run, "--out", tmp_path / "o", "--max-steps", "1"]
+    complains([*asked, *flags], capfd, "keeps its tokenizers", flags[1])
+    assert ends([*asked, "--tokenizer", "subwords", "--vocab", "320"]) == 0  # its own
+    again = ["train", *files, "--init-from", run, "--out", tmp_path / "p", "--max-steps", "1"]
+    assert ends(again) == 0
+    assert read_json(tmp_path / "p/training.json")["tokenizer"] is None
+    assert ends(["train", "--resume", "--out", tmp_path / "p", "--max-steps", "2"]) == 0
+    err = complains(["train", "--resume", "--out", tmp_path / "p", *flags], capfd, "was begun with")
+    assert "without --init-from" in err
+
+
+@pytest.mark.parametrize("out", ["~nobody-of-this-name/x", "b\udcff"])
+def test_a_folder_that_cannot_be_is_named(out, files, capfd):
+    complains(["train", *files, "--out", out], capfd, "--out", "cannot be a folder")
+
+
+def test_a_run_names_no_folder_to_write_to(tmp_path, capfd):
+    write_json(tmp_path / "run/training.json", {"cache": str(tmp_path / "elsewhere")})
+    complains(["train", "--out", tmp_path / "run", "--resume"], capfd, "--cache is given by hand")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("split", ["../../victim", "/tmp/victim", "", "a/b"])
+def test_a_recipe_names_no_file_outside_of_its_run(split, tmp_path, capfd):
+    victim = tmp_path / "victim.json"
+    victim.write_text("{}")
+    (tmp_path / "r.toml").write_text(f'[train]\ncorpus = "grammar"\n[card]\nsplits = ["{split}"]\n')
+    complains(
+        ["reproduce", tmp_path / "r.toml", "--out", tmp_path / "a/b"], capfd, "is not the name of a split"
+    )
+    assert victim.exists()
+
+
+def test_sentences_without_an_order_are_refused(numbers):
+    with pytest.raises(ValueError, match="not set"):
+        Translator.load(numbers).translate({a for a, _ in CATS})
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [("--epoch", "--epochs"), ("--learning-rat=1", "--learning-rate"), ("--dmodel", "--d-model")],
+)
+def test_a_mistyped_flag_is_told_the_one_that_was_meant(flag, meant, tmp_path, capfd):
+    complains(["train", "--out", tmp_path / "o", flag], capfd, f"did you mean {meant}?")
+
+
+def test_the_command_alone_lists_its_commands(capfd):
+    err = complains([], capfd, "train a model")
+    assert all(f"  {name} " in err for name in ("train", "translate", "evaluate", "average", "check"))
+
+
+def test_a_table_of_translations_stands_beside_its_sources(run, cats, tmp_path):
+    saved = tmp_path / "out.csv"
+    asked = ["evaluate", "--model", run, "--src", cats / "both.tsv", "--beam", "1", "--save", saved]
+    assert main(list(map(str, asked))) == 0
+    with saved.open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    assert names == ["source", "reference", "translation"]
+    assert [tuple(row[:2]) for row in rows] == CATS
+
+
+def test_bleu_is_refused_for_text_without_spaces(tmp_path, capfd):
+    pairs = [(f"the cat {i}", f"一只猫{i}") for i in range(60)]
+    (tmp_path / "t.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    asked = ["train", "--src", tmp_path / "t.tsv", *TINY, "--tokenizer", "chars", "--max-steps", "1"]
+    out = ["--out", tmp_path / "a", "--metric", "bleu"]
+    complains([*asked, *out], capfd, "which the targets lack; name its language by --pair")
+    assert (
+        ends([*asked, "--out", tmp_path / "b", "--metric", "bleu", "--pair", "en-zh"]) == 0
+    )  # as it advises
+    assert ends([*asked, "--out", tmp_path / "c", "--metric", "chrf"]) == 0
+    capfd.readouterr()
+    assert ends(["evaluate", "--model", tmp_path / "c", "--src", tmp_path / "t.tsv", "--beam", "1"]) == 0
+    assert "BLEU counts words between spaces, which this text lacks" in capfd.readouterr().err
+
+
+def test_settings_are_chosen_for_own_text_and_kept_when_it_goes_on(cats, tmp_path, capfd):
+    out = tmp_path / "o"
+    asked = ["train", "--src", cats / "both.tsv", "--vocab", "320", "--minutes", "0.001", "--out", out]
+    assert ends([*asked, "--N", "1", "--max-steps", "3"]) == 0
+    told = capfd.readouterr().err
+    assert "chosen for 57 pairs" in told
+    settings = read_json(out / "training.json")
+    assert (settings["preset"], settings["N"], settings["max_steps"]) == ("auto", 1, 3)  # flags win
+    assert settings["d_model"] == Translator.load(out).model.config.d_model
+    assert ends(["train", "--resume", "--out", out, "--max-steps", "4"]) == 0
+    assert "chosen for" not in capfd.readouterr().err
+    assert {**read_json(out / "training.json"), "max_steps": 3} == settings
+    complains([*asked[:-1], tmp_path / "p", "--preset", "tiny"], capfd, "minutes", "auto")
+    again = ["train", "--config", out / "training.json", "--out", tmp_path / "q"]
+    assert ends(again) == 0
+    assert read_json(tmp_path / "q/training.json")["learning_rate"] == settings["learning_rate"]

@@ -1,0 +1,278 @@
+"""Tables: every cell is text as it was written, in every format; columns, separators and names by hand."""
+
+import csv
+import gzip
+import json
+import os
+from datetime import datetime
+from threading import Thread
+
+import openpyxl
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from annotated.translation.data import own_corpus, read_pairs
+from annotated.translation.tokenizers import normalize
+
+
+def write(path, data):
+    data = data.encode() if isinstance(data, str) else data
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def write_rows(path, names, rows):
+    """Write text in the format that the name says."""
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in rows]
+        write(path, "".join(line + "\n" for line in lines))
+    elif path.suffix == ".json":
+        write(path, json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
+    elif path.suffix == ".parquet":
+        columns = list(zip(*rows, strict=True)) or [[] for _ in names]
+        types = pa.schema([(name, pa.string()) for name in names])
+        pyarrow.parquet.write_table(pa.table(dict(zip(names, columns, strict=True)), schema=types), path)
+    elif path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        for line, row in enumerate([names, *rows], start=1):
+            for column, value in enumerate(row, start=1):
+                cell = book.active.cell(line, column)
+                cell.number_format = "@"
+                cell.value, cell.data_type = value, "s"
+        book.save(path)
+    else:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            delimiter = "\t" if path.suffix == ".tsv" else ","
+            csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([names, *rows])
+    return path
+
+
+FORMATS = ("t.csv", "t.tsv", "t.jsonl", "t.json", "t.parquet", "t.xlsx")
+CELLS = [
+    "null", "nan", "NA", "None", "n/a", "NULL", "#N/A", "", "00123", "1.50", "1e5", "TRUE", "true",
+    "Infinity", "2020-05-01", "May 1, 2020", '{"a": [1]}', "[1, 2]", "a;b", "a,b", "=1+1",
+    "'so'", "12:30", "0x1F", "-0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_cell_is_text_as_it_was_written(name, tmp_path):
+    rows = [(cell, f"x {cell}") for cell in CELLS] + [(f"y {cell}", cell) for cell in CELLS]
+    wanted = [row for row in rows if all(row)]
+    path = write_rows(tmp_path / name, ("en", "de"), rows)
+    assert list(read_pairs(path, pair="en-de")) == wanted
+    numbers = [(str(i), str(i)) for i in range(2000)]  # so that no reader can guess a type and be right
+    path = write_rows(tmp_path / name, ("en", "de"), [*numbers, *rows])
+    assert list(read_pairs(path, pair="en-de"))[2000:] == wanted
+
+
+LINE = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), max_size=9)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(LINE, LINE), min_size=1, max_size=5))
+def test_any_text_comes_back(name, rows, tmp_path):
+    wanted = [pair for pair in ((normalize(a), normalize(b)) for a, b in rows) if all(pair)]
+    path = write_rows(tmp_path / name, ("source", "target"), rows)
+    if wanted:
+        assert list(read_pairs(path)) == wanted
+    else:
+        with pytest.raises(ValueError, match="no pair is left"):
+            read_pairs(path)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_are_taken_by_the_names_of_the_pair_and_never_against_them(name, tmp_path):
+    path = write_rows(tmp_path / name, ("de", "en"), [(f"Hund {i}", f"dog {i}") for i in range(40)])
+    for pair, first in (("en-de", "dog"), ("de-en", "Hund"), ("DE-en", "Hund"), (None, "Hund")):
+        assert all(src.startswith(first) for src, _ in own_corpus(path, pair=pair)["train"])
+    for columns, pair in ((("de", "en"), "en-de"), ((1, 2), "en-de"), (None, "en-fr"), (None, "fr-de")):
+        with pytest.raises(ValueError, match="the columns are 'de' and 'en', but the pair is"):
+            read_pairs(path, columns, pair=pair)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_names_that_do_not_tell_the_direction_are_asked_about(name, tmp_path):
+    rows = [(f"A dog {i}.", f"Ein Hund {i}.") for i in range(3)]
+    for names in (("en_US", "de-AT"), ("EN", "DE"), ("translation.en", "translation.de")):
+        path = write_rows(tmp_path / name, names, rows)
+        if name != "t.tsv" or "." not in names[0]:
+            assert list(read_pairs(path, pair="en-de")) == rows
+            assert list(read_pairs(path, pair="de-en")) == [pair[::-1] for pair in rows]
+    path = write_rows(tmp_path / name, ("English", "German"), rows)
+    if name != "t.tsv":  # where that is a pair of text
+        with pytest.raises(ValueError, match="which of the columns 'English' and 'German' is de"):
+            read_pairs(path, pair="de-en")
+    assert list(read_pairs(path, ("German", "English"), pair="de-en")) == [pair[::-1] for pair in rows]
+    if name not in ("t.json", "t.jsonl", "t.tsv"):
+        with pytest.raises(ValueError, match="give --columns"):
+            read_pairs(write_rows(tmp_path / name, ("en", "de", "en"), [("a", "b", "c")]), pair="en-de")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|", ","])
+def test_separators_are_recognized(separator, tmp_path):
+    pairs = [("Hello, friend; 1", "Hallo Freund | 1"), ('say "so"', "a\nb"), ("plain", "a,b;c|d\te")]
+    with (tmp_path / "t.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=separator).writerows([("en", "de"), *pairs])
+    found = read_pairs(tmp_path / "t.csv")
+    assert list(found) == [(normalize(a), normalize(b)) for a, b in pairs]
+    assert list(found.lines) == [2, 3, 5]
+
+
+def test_a_separator_that_is_not_sure_is_asked_for(tmp_path):
+    unsure = "a, b; c, d.\n" * 3
+    with pytest.raises(ValueError, match=r"',' and ';' could separate.*sep=;") as error:
+        read_pairs(write(tmp_path / "t.csv", unsure))
+    assert "sep=;" in str(error.value)
+    assert next(iter(read_pairs(write(tmp_path / "t.csv", "sep=;\n" + unsure)))) == ("a, b", "c, d.")
+    with pytest.raises(ValueError, match="could separate"):
+        read_pairs(write(tmp_path / "t.csv", "one\ntwo\n"))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_a_row_of_another_width_is_refused_with_its_line(name, tmp_path):
+    text = "en,de\na dog,ein Hund\n\na cat,eine Katze,\n"
+    with pytest.raises(ValueError, match=r"line 4: 3 columns, but the first row has 2"):
+        read_pairs(write(tmp_path / name, text.replace(",", "\t") if name == "t.tsv" else text))
+    with pytest.raises(ValueError, match=r"row of line 2: .*doubled"):
+        read_pairs(write(tmp_path / "t.csv", 'en,de\n"a dog,ein Hund\na cat,eine Katze\n'))
+
+
+def test_a_first_row_is_names_or_text_and_is_told(tmp_path):
+    rest = "A dog runs.,Ein Hund rennt.\nA cat sits.,Eine Katze sitzt.\n"
+    for names in ("question,answer", "en,de"):
+        found = read_pairs(write(tmp_path / "t.csv", f"{names}\n{rest}"))
+        assert len(found) == 2
+        assert "column names, in line 1" in found.report()
+    found = read_pairs(write(tmp_path / "t.csv", rest))
+    assert (len(found), found.dropped) == (2, {})
+    words = write(tmp_path / "t.csv", "word,Wort\ndog,Hund\ncat,Katze\n")
+    with pytest.raises(ValueError, match="may be names or text"):
+        read_pairs(words)
+    assert len(read_pairs(words, ("word", "Wort"))) == 2  # both of what it advises
+    assert len(read_pairs(words, (1, 2))) == 3
+    assert len(read_pairs(write(tmp_path / "t.tsv", "word\tWort\ndog\tHund\n"))) == 2  # no names in a .tsv
+    assert list(read_pairs(tmp_path / "t.tsv", ("Wort", "word"))) == [("Hund", "dog")]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_table_without_rows_is_refused(name, tmp_path):
+    path = write_rows(tmp_path / name, ("en", "de"), [])
+    with pytest.raises(ValueError, match=r"t\.\w+: (no sentence pairs|there are no rows)"):
+        read_pairs(path)
+    if name not in ("t.parquet", "t.xlsx"):
+        with pytest.raises(ValueError, match="there are no rows"):
+            read_pairs(write(path, ""))
+    with pytest.raises(ValueError, match="t\\."):
+        read_pairs(write(path, b"\x00PK\x03 no such file"))
+
+
+def test_json_says_what_is_not_text(tmp_path):
+    path = tmp_path / "t.jsonl"
+    row = '{"src": 00, "tgt": "b"}'.replace("00", "%s") + "\n"
+    values = {"1.50": "1.50", "true": "true", "1e999": "1e999", "10000000000000000000000": "1" + "0" * 22}
+    found = read_pairs(write(path, "".join(row % value for value in values)))
+    assert [src for src, _ in found] == list(values.values())
+    assert len(read_pairs(write(path, row % '"a"' + row % "null" + row % "NaN"))) == 1
+    with pytest.raises(ValueError, match=r"line 1: column src holds .*list"):
+        read_pairs(write(path, row % "[1]"))
+    for text in ("[1]", '"a"\n', "{\n", '{"src": "a"}\n3\n', "[" * 100_000):
+        with pytest.raises(ValueError, match=r"t\.jsonl"):
+            read_pairs(write(path, text))
+    nested = '{"id": "7", "translation": {"de": "ein Hund", "en": "a dog"}}\n'
+    assert list(read_pairs(write(path, nested), pair="en-de")) == [("a dog", "ein Hund")]
+
+
+def test_a_typed_column_is_refused_with_its_line(tmp_path):
+    day = datetime(2020, 5, 1)
+    pyarrow.parquet.write_table(pa.table({"en": ["a"], "de": [day]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"line 1: column de holds datetime.*not text"):
+        read_pairs(tmp_path / "t.parquet")
+    for value, shown in ((day, None), (1.5, None), (12, "12"), (True, "TRUE")):
+        book = openpyxl.Workbook()
+        for row in (("en", "de"), ("a b", value)):
+            book.active.append(row)
+        book.save(tmp_path / "t.xlsx")
+        if shown:
+            assert list(read_pairs(tmp_path / "t.xlsx")) == [("a b", shown)]
+        else:
+            with pytest.raises(ValueError, match=r"line 2: column de holds .* not text"):
+                read_pairs(tmp_path / "t.xlsx")
+
+
+def test_tsv_reads_two_columns_and_ignores_further_ones_once(tmp_path):
+    """Once, as from a pipe."""
+    path, data = tmp_path / "pipe.tsv", b"a\tA\t\r\nb\tB\tCC-BY #1\n\n\tC\t\nd\t\t\n"
+    os.mkfifo(path)
+    Thread(target=lambda: path.write_bytes(data), daemon=True).start()
+    text = read_pairs(path)
+    assert (list(text), list(text.lines)) == ([("a", "A"), ("b", "B")], [1, 2])
+    assert sum(text.dropped.values()) == 3
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_quotes_of_a_spreadsheet_are_not_text(quoting, tmp_path):
+    pairs = [
+        ('He said "hello" to me', "Er sagte hallo"),
+        ("plain", 'schlicht "so"'),
+        ('"Quoted."', "„Zitiert.“"),
+    ]
+    with (tmp_path / "t.tsv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t", quoting=quoting).writerows(pairs)
+    assert list(read_pairs(tmp_path / "t.tsv")) == pairs
+
+
+def test_quotes_of_a_text_are_kept(tmp_path):
+    pairs = [('"Hello," he said.', '"Hallo", sagte er.'), ('"Yes."', '"Ja."'), ('Say "so', 'Sag "so')]
+    data = "".join("\t".join(pair) + "\n" for pair in pairs)
+    assert list(read_pairs(write(tmp_path / "t.tsv", data.encode()))) == pairs
+
+
+def test_a_column_of_numbers_is_no_source(tmp_path):
+    """As in the files of Tatoeba, or those that pandas writes with its index."""
+    with pytest.raises(ValueError, match="numbers"):
+        read_pairs(write(tmp_path / "t.tsv", b"1\ta\tA\n2\tb\tB\n"))
+    assert list(read_pairs(write(tmp_path / "t.tsv", "id\ten\tde\n1\ta\tA\n"), pair="en-de")) == [("a", "A")]
+    assert len(read_pairs(write(tmp_path / "t.tsv", b"1\tone\n2\ttwo\n"))) == 2
+
+
+ROWS = [("a dog", "ein Hund"), ('say "so"', "sag, so"), ("two\nlines", "zwei Zeilen")]
+
+
+def write_table(path):
+    """Write `ROWS` with the columns id, de and en, in the format that the name says."""
+    frame = pd.DataFrame({"id": range(3), "de": [tgt for _, tgt in ROWS], "en": [src for src, _ in ROWS]})
+    if ".csv" in path.name:
+        frame.to_csv(path, index=False)
+    elif ".jsonl" in path.name:
+        frame.to_json(path, orient="records", lines=True)
+    elif ".parquet" in path.name:
+        frame.to_parquet(path)
+    else:
+        frame.to_excel(path.with_suffix(".xlsx"), index=False)
+        path.with_suffix(".xlsx").rename(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl", "t.jsonl.gz", "t.parquet", "t.XLSX"])
+def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
+    write_table(tmp_path / name)
+    text = read_pairs(tmp_path / name, ("en", "de"))
+    assert list(text) == [*ROWS[:2], ("two lines", "zwei Zeilen")]
+    assert list(text.lines) == ([2, 3, 4] if ".csv" in name or "XLSX" in name else [1, 2, 3])
+    assert (
+        list(read_pairs(tmp_path / name, (3, 2)))
+        == list(text)
+        == list(read_pairs(tmp_path / name, pair="en-de"))
+    )
+    for columns, says in (
+        (None, "give --columns.*id, de, en"),
+        ((1, 4), "id, de, en"),
+        ((1, 2, 3), "id, de, en"),
+        (("en", "fr"), "id, de, en"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            read_pairs(tmp_path / name, columns)
