@@ -258,6 +258,11 @@ class Translator:
                 raise
         return self._ctranslate2
 
+    def keep_engine(self, sentences: int) -> None:
+        """Let "auto" be, from now on, the engine that it is for a call of this many sentences."""
+        if self.engine == "auto":
+            self.engine = "ctranslate2" if self.engine_for(sentences) else "pytorch"
+
     # ---- tokens
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:

@@ -1,15 +1,12 @@
 """The commands and their flags. The docstring of a command's function is what its --help says."""
 
-import inspect
-import re
-import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, _ActionsContainer
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
 from annotated.search.config import Search
-from annotated.transformer.config import TransformerConfig
+from annotated.transformer.config import TransformerConfig, field_comments
 from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
 from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.config import PRESETS, ErrorRate, Preset, TrainingConfig
@@ -25,11 +22,7 @@ def recipes() -> dict[str, Path]:
 
 def add_settings(group: _ActionsContainer, settings: type) -> None:
     """Add a flag for each field that has a default; the comment behind it is the help text."""
-    try:
-        source = inspect.getsource(sys.modules[settings.__module__])  # of a class it takes longer
-    except OSError:  # only the byte code is installed
-        source = ""
-    comments = dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
+    comments = field_comments(settings)
     sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
     presets = {preset: getattr(settings, preset, settings)(*sizes) for preset in get_args(Preset)}
     for field in fields(settings):

@@ -51,7 +51,9 @@ def translate(args: argparse.Namespace) -> None:
         number = 1  # of the next line, counted over all files
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
-            for first, lines in stream_lines(file, name):
+            for first, lines, ready in stream_lines(file, name):
+                if number == 1:
+                    translator.keep_engine(ready)
                 with located("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
                         found = translator.search(lines, **search, first_line=first)
@@ -132,8 +134,10 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
     return file
 
 
-def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Read lines as they come, numbered by the first; each group is at most twice as large as the last.
+def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str], int]]:
+    """Read lines as they come, in groups, each at most twice as large as the last.
+
+    Yields the number of a group's first line, its lines, and how many were there to be read with them.
 
     So what is typed, or comes slowly, is translated line by line, and the first lines of a large file soon.
     Raises ValueError naming the line that is not UTF-8.
@@ -148,7 +152,8 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
         whole, newline, rest = (rest + data).rpartition(b"\n")
         lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()
         while lines:
+            ready = len(lines)
             group, lines = lines[:size], lines[size:]
-            yield count + 1, list(decode_lines(group, name, after=count))
+            yield count + 1, list(decode_lines(group, name, after=count)), ready
             count += len(group)
             size = min(2 * size, MOST * threads)
