@@ -5,8 +5,9 @@
     summed_loss     model and loss in one module
     rdrop           R-Drop, which is newer than the paper
     precision       bf16
-    validation      scores on the validation data
-    checkpoint      the position of a run, with early stopping; resuming; the mean of several checkpoints
+    validation      scores on the validation data, and early stopping
+    choose          settings for a text of one's own
+    checkpoint      the position of a run; saving and resuming it; the mean of several checkpoints
     run_folder      the folder of a run: saving checkpoints, the log, the lock
     distributed     the processes of a run
     config          the settings

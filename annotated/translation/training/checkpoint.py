@@ -1,6 +1,6 @@
 """Checkpoints: model folders that also hold the optimizer's state and the position of the run.
 
-`RunFolder.save` writes one; `restore` goes on from it, exactly as if the run had not stopped.
+`write_checkpoint` writes one; `restore` goes on from it, exactly as if the run had not stopped.
 """
 
 import dataclasses
@@ -16,18 +16,27 @@ from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.devices import say
-from annotated.translation.files import read_json, settings_from_json, sha256
+from annotated.translation.files import read_json, settings_from_json, sha256, write_json
 from annotated.translation.storage.model_folder import (
     CONFIG,
+    SETTINGS,
     WEIGHTS,
     load_weights,
     read_config,
     state,
     training_settings,
+    write_model,
 )
-from annotated.translation.storage.tensor_files import check_tensors, read_tensors, read_with_sums
+from annotated.translation.storage.tensor_files import (
+    check_tensors,
+    read_tensors,
+    read_with_sums,
+    write_tensors,
+)
+from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.translation.training.distributed import broadcast
+from annotated.translation.training.validation import out_of_patience
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
@@ -36,7 +45,7 @@ OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 class Progress:
     """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state.
 
-    Early stopping counts the epochs without a better score. A score counts by its badness: lower is better.
+    `validation.count_score` keeps the last four, by which early stopping goes.
     """
 
     step: int = 0  # updates made
@@ -72,8 +81,8 @@ class Progress:
 
     def finished(self, config: TrainingConfig) -> bool:
         """Return whether the run has come to its end, perhaps by early stopping."""
-        stops_early = self.metric == config.metric and 0 < config.patience <= self.stale
-        return self.step >= config.max_steps or self.epoch >= config.epochs or stops_early
+        ended = self.step >= config.max_steps or self.epoch >= config.epochs
+        return ended or out_of_patience(self, config)
 
     def last_step(self, config: TrainingConfig) -> int:
         """Compute the update that ends the run, unless patience ends it earlier."""
@@ -100,14 +109,21 @@ class Progress:
         self.tokens += ntokens
         self.total_tokens += ntokens
 
-    def count_score(self, badness: float | None, metric: str, epoch_ends: bool) -> None:
-        """Keep the badness, if scored; at the end of an epoch, count it. Another metric begins anew."""
-        if metric != self.metric:
-            self.metric, self.best, self.stale = metric, None, 0
-        self.badness = badness
-        if epoch_ends and badness is not None:
-            self.stale = 0 if self.best is None or badness < self.best else self.stale + 1
-            self.best = badness if self.stale == 0 else self.best
+
+def write_checkpoint(
+    folder: Path,
+    model: EncoderDecoder,
+    tokenizers: Sequence[Tokenizer],
+    optimizer: Adam,
+    progress: Progress,
+    settings: Mapping[str, Any],
+) -> None:
+    """Write all that a run needs to go on exactly from here."""
+    write_model(folder, model, *tokenizers)
+    sums = {WEIGHTS: sha256(folder / WEIGHTS)}  # to know the weights that the optimizer belongs to
+    write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
+    write_json(folder / PROGRESS, dataclasses.asdict(progress))
+    write_json(folder / SETTINGS, settings)
 
 
 def optimizer_tensors(model: EncoderDecoder, optimizer: Adam) -> dict[str, Tensor]:

@@ -31,18 +31,15 @@ from annotated.translation.files import (
     remove_folder,
     remove_partials,
     replacing,
-    sha256,
     write_json,
 )
-from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS, write_model
-from annotated.translation.storage.tensor_files import write_tensors
+from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import (
-    OPTIMIZER,
     PROGRESS,
     Progress,
     check_checkpoint,
-    optimizer_tensors,
+    write_checkpoint,
 )
 from annotated.translation.training.distributed import raise_on_all_ranks
 
@@ -170,11 +167,7 @@ class RunFolder:
             raise FileNotFoundError(f"{self.path / SETTINGS} was removed while the run went on")
         checkpoint = self.path / "checkpoints" / f"step-{progress.step:08d}"
         with creating_folder(checkpoint) as folder:
-            write_model(folder, model, *tokenizers)
-            sums = {WEIGHTS: sha256(folder / WEIGHTS)}  # to know the weights that the optimizer belongs to
-            write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
-            write_json(folder / PROGRESS, dataclasses.asdict(progress))
-            write_json(folder / SETTINGS, settings)
+            write_checkpoint(folder, model, tokenizers, optimizer, progress, settings)
         for name in (CONFIG, *(path.name for path in checkpoint.glob("*tokenizer.*")), WEIGHTS):
             with replacing(self.path / name) as partial:
                 shutil.copyfile(checkpoint / name, partial)

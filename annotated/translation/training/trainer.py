@@ -38,7 +38,7 @@ from annotated.translation.training.distributed import all_reduce, broadcast, ra
 from annotated.translation.training.precision import half_precision
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss
-from annotated.translation.training.validation import Validation
+from annotated.translation.training.validation import Validation, count_score
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -259,7 +259,7 @@ class Trainer:
                 line += ", which does not fit the accuracy: another --metric may suit this text"
         p.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.
-        p.count_score(badness, c.metric, epoch_ends=p.batches == 0)
+        count_score(p, badness, c.metric, epoch_ends=p.batches == 0)
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)

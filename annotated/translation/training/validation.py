@@ -1,8 +1,9 @@
-"""Validation, which the processes of a run share."""
+"""Validation, which the processes of a run share, and early stopping, which goes by its scores."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from annotated.batches import Batch
 from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer, lacks_spaces
@@ -15,7 +16,11 @@ from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import rank_and_world
 from annotated.translation.storage.model_folder import lengths_of, reads_tokenized
 from annotated.translation.tokenizers import Tokenizer
+from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.distributed import all_gather, all_reduce
+
+if TYPE_CHECKING:
+    from annotated.translation.training.checkpoint import Progress
 
 
 class Validation:
@@ -100,3 +105,22 @@ def translate_greedily(
         ]
         references += map(tokenizer.decode, batch.tgt_y.tolist())
     return hypotheses, references
+
+
+# ---- early stopping: a score counts by its badness, the lower the better
+
+
+def count_score(progress: "Progress", badness: float | None, metric: str, epoch_ends: bool) -> None:
+    """Keep the badness, if scored; at the end of an epoch, count it. Another metric begins anew."""
+    if metric != progress.metric:
+        progress.metric, progress.best, progress.stale = metric, None, 0
+    progress.badness = badness
+    if epoch_ends and badness is not None:
+        better = progress.best is None or badness < progress.best
+        progress.stale = 0 if better else progress.stale + 1
+        progress.best = badness if better else progress.best
+
+
+def out_of_patience(progress: "Progress", config: TrainingConfig) -> bool:
+    """Return whether so many scored epochs were no better; a patience of 0 never ends."""
+    return progress.metric == config.metric and 0 < config.patience <= progress.stale
