@@ -121,8 +121,10 @@ def train(
         preset = "auto" if own else "tiny"
     if preset not in PRESETS:
         raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
-    if minutes is not None and (preset != "auto" or not 0 < minutes < 2**31):
-        raise ValueError(f"minutes must be above 0 and goes with the preset auto, not {minutes} and {preset}")
+    if minutes is not None and preset != "auto":
+        raise ValueError(f"minutes choose the settings of a new model, by the preset auto, not {preset}")
+    if minutes is not None and not 0 < minutes < 2**31:
+        raise ValueError(f"minutes must be above 0, not {minutes}")
     if preset == "auto" and init_from is not None:
         raise ValueError("the preset auto builds a new model; with init_from, give another")
     kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
