@@ -25,7 +25,7 @@ from annotated.translation.tokenizers import PAD
 from annotated.translation.training.summed_loss import SummedLoss
 
 MODEL = {field.name for field in fields(TransformerConfig)}
-# Layers and width of a model, and how many tokens it can read in the time, from which on the next learns more.
+# Layers and width of a model, and the tokens that it can read in the time from which on the next learns more.
 SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about

@@ -155,7 +155,7 @@ def train(
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
             text = own_corpus(text, validation, pair, bool(keep_equal), cache=cache)
-        if preset == "auto":
+        if record["preset"] == "auto":  # as the first process was asked
             given = settings if vocab is None else {**settings, "vocab": vocab}
             with raise_on_all_ranks():
                 if is_first() and resume and run.newest():
@@ -165,7 +165,7 @@ def train(
                     say(why)
             chosen = dict(broadcast(given))
             vocab = cast("int | None", chosen.pop("vocab", vocab))
-            model_settings, config = split_settings(base, chosen)
+            model_settings, config = split_settings("tiny", chosen)
             record |= {**model_settings, "vocab": vocab}
         record |= {"corpus": text.name, "pair": text.pair}
         with raise_on_all_ranks():
