@@ -188,7 +188,7 @@ def test_settings_are_chosen_for_own_text_and_kept_when_it_goes_on(cats, tmp_pat
     assert ends(["train", "--resume", "--out", out, "--max-steps", "4"]) == 0
     assert "chosen for" not in capfd.readouterr().err
     assert {**read_json(out / "training.json"), "max_steps": 3} == settings
-    complains([*asked[:-1], tmp_path / "p", "--preset", "tiny"], capfd, "minutes", "auto")
+    complains([*asked[:-1], tmp_path / "p", "--preset", "tiny"], capfd, "minutes choose")
     again = ["train", "--config", out / "training.json", "--out", tmp_path / "q"]
     assert ends(again) == 0
     assert read_json(tmp_path / "q/training.json")["learning_rate"] == settings["learning_rate"]

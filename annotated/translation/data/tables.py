@@ -109,9 +109,7 @@ def select_columns(
         ):
             raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
         if columns is None and not KNOWN.issuperset(chosen) and not all(map(is_named, chosen, codes)):
-            raise ValueError(
-                f"{where}: which of the columns {first} is {codes[0]}? Give --columns, source first"
-            )
+            raise ValueError(f"{where}: are the columns {first} {pair}? Give --columns, source first")
     if spare and columns is None and places[0] == 0 and len(labels) > 2:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):

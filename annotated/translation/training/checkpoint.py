@@ -195,7 +195,7 @@ def check_settings(
     for name, value in {**defaults, **training_settings(checkpoint)}.items():
         new = settings.get(name, value)
         if new != value and name not in free:
-            units = name.endswith("tokenizer") or name == "vocab"
+            units = name.endswith("tokenizer") or name in ("vocab", "minutes")
             advice = "for another, begin a new run, without --init-from" if units else other
             raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {advice}")
     if saved.fingerprint not in ("", progress.fingerprint):

@@ -25,9 +25,8 @@ from annotated.translation.tokenizers import PAD
 from annotated.translation.training.summed_loss import SummedLoss
 
 MODEL = {field.name for field in fields(TransformerConfig)}
-SMALL: dict[str, Any] = {"N": 2, "d_model": 128, "d_ff": 512, "h": 4, "norm_first": True}
-LARGE = {**SMALL, "N": 4, "d_model": 256, "d_ff": 1024, "h": 8}
-MANY = 2**25  # tokens that a small model can read in the time, from which on a large one learns more
+# Layers and width of a model, and the tokens that it can read in the time from which on the next learns more.
+SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about
 TRAINING = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
@@ -47,11 +46,12 @@ def choose(
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
     symbols = len(set(chain.from_iterable(chain(sample.src, sample.tgt))))
     vocab = given.get("vocab") or min(8000, max(400 + symbols, 1000, len(text) // 1000 * 60))
-    for shape in (SMALL, LARGE):
+    for layers, width, most in SHAPES:
+        shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
         chosen = shape | {name: value for name, value in given.items() if name in MODEL}
         speed = tokens_per_second(TransformerConfig(vocab, vocab, **chosen), lengths, device, clock)
         read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
-        if read < MANY:
+        if read < most:
             break
     passes = read / (len(text) * max(lengths))
     batch = given.get("max_tokens") or min(4096, max(256, 2 ** round(math.log2(read / UPDATES))))

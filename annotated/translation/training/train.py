@@ -121,8 +121,10 @@ def train(
         preset = "auto" if own else "tiny"
     if preset not in PRESETS:
         raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
-    if minutes is not None and (preset != "auto" or not 0 < minutes < 2**31):
-        raise ValueError(f"minutes must be above 0 and goes with the preset auto, not {minutes} and {preset}")
+    if minutes is not None and preset != "auto":
+        raise ValueError(f"minutes choose the settings of a new model, by the preset auto, not {preset}")
+    if minutes is not None and not 0 < minutes < 2**31:
+        raise ValueError(f"minutes must be above 0, not {minutes}")
     if preset == "auto" and init_from is not None:
         raise ValueError("the preset auto builds a new model; with init_from, give another")
     kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
@@ -153,7 +155,7 @@ def train(
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
             text = own_corpus(text, validation, pair, bool(keep_equal), cache=cache)
-        if preset == "auto":
+        if record["preset"] == "auto":  # as the first process was asked
             given = settings if vocab is None else {**settings, "vocab": vocab}
             with raise_on_all_ranks():
                 if is_first() and resume and run.newest():
@@ -163,7 +165,7 @@ def train(
                     say(why)
             chosen = dict(broadcast(given))
             vocab = cast("int | None", chosen.pop("vocab", vocab))
-            model_settings, config = split_settings(base, chosen)
+            model_settings, config = split_settings("tiny", chosen)
             record |= {**model_settings, "vocab": vocab}
         record |= {"corpus": text.name, "pair": text.pair}
         with raise_on_all_ranks():
