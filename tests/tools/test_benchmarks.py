@@ -228,3 +228,40 @@ def test_settings_that_are_chosen_are_compared_with_random_ones(tmp_path, monkey
     assert [run["kind"] for run in found["runs"]] == ["chosen", "random"]
     assert all(0 <= run["score"] <= 100 for run in found["runs"])
     assert {"command", "commit", "date", "machine"} <= found.keys()
+
+
+def test_varlen(tmp_path, all_told):
+    record = race_of("varlen", tmp_path, "--sentences", "4")
+    assert record["candidates"].keys() == {"padded, with a mask", "each sentence alone"}
+
+
+def test_padding_without_a_mask_is_another_computation(tmp_path, monkeypatch):
+    varlen = script("varlen")
+    attend = varlen.F.scaled_dot_product_attention
+    monkeypatch.setattr(varlen.F, "scaled_dot_product_attention", lambda q, k, v, mask=None: attend(q, k, v))
+    with pytest.raises(ValueError, match="not the same computation"):
+        varlen.run([*QUICK, "--sentences", "4"])
+
+
+def test_precision(tmp_path):
+    results = record_of("precision", tmp_path, "--short")["results"]
+    assert results.keys() == {"float32", "bf16"}
+    assert all(each["tokens_per_second"] > 0 and "validation_bleu" in each for each in results.values())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="it would run")
+def test_each_step_on_a_gpu_needs_nothing_but_a_gpu():
+    for command, *_ in script("gpu").STEPS.values():
+        name, *arguments = command.split()
+        if name != "-m":
+            with pytest.raises((ValueError, RuntimeError), match=r"(?i)cuda"):
+                script(Path(name).stem).run(arguments)
+
+
+def test_the_gpu_script_tells_which_step_failed(tmp_path, monkeypatch, capsys):
+    gpu = script("gpu")
+    monkeypatch.setattr(gpu, "STEPS", {"good": ("", 9, "-c pass"), "bad": ("", 9, "-c raise")})
+    with pytest.raises(SystemExit):
+        gpu.run(["--device", "cpu", "--out", str(tmp_path)])
+    told = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert told[1:] == [["good", "done"], ["bad", "failed"]]
