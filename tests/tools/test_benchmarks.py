@@ -123,7 +123,7 @@ def test_a_short_run_makes_what_the_record_has(tmp_path, monkeypatch, name):
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")  # compiling takes minutes
     runs = [LONG[name], str(tmp_path / "runs")] if LONG[name] else []
     found = record_of(name, tmp_path, "--short", *runs)
-    assert measures(found) == measures(recorded(name))
+    assert measures(found) >= measures(recorded(name))  # today's scores may have more
 
 
 def test_a_record_grows_and_its_settings_stay(tmp_path):
