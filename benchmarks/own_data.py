@@ -1,7 +1,7 @@
 """Compare the settings that are chosen for a text with random ones in the same processor time.
 
     python benchmarks/own_data.py --seconds 60 --random 12 dates numbers
-    python benchmarks/own_data.py --seconds 600 --random 12 captions interface --record own_data.json
+    python benchmarks/own_data.py --seconds 600 --random 12 captions interface --json own_data.json
 
 Each run has one thread and as many processor seconds as the others, so that other work on the machine does
 not count. The score is the corpus BLEU of text, and the share of right answers where there is one.
@@ -10,16 +10,14 @@ not count. The score is the corpus BLEU of text, and the share of right answers 
 import argparse
 import json
 import math
-import platform
 import random
-import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from records import Record
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import make_pairs
@@ -153,18 +151,10 @@ def main():
     parser.add_argument(
         "--try", dest="tries", action="append", default=[], help="JSON: other settings to try"
     )
-    parser.add_argument("--record", type=Path, help="file for the results")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="add to the record in this file")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    about = {"command": sys.argv, "commit": commit, "date": datetime.now(UTC).isoformat()[:16]}
-    record = {
-        **about,
-        "machine": platform.processor() or platform.machine(),
-        "torch": torch.__version__,
-        "runs": [],
-    }
+    record = Record(args.json, {})
     for name in args.names:
         draw = random.Random(name)
         first = chosen(name, args.seconds)
@@ -177,10 +167,9 @@ def main():
             settings = settings or with_length(name, draw_settings(draw), args.seconds)
             score, seconds = run(name, settings, seed=0)
             found = {"data": name, "kind": kind, "score": round(score, 1), "seconds": round(seconds)}
-            record["runs"].append({**found, "settings": settings})
-            print(json.dumps(record["runs"][-1]), flush=True)
-            if args.record:
-                args.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            with record.change() as known:
+                known.setdefault("runs", []).append({**found, "settings": settings})
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ FULL = {
     **{name: value for name, value in recipe("multi30k-en-de-lc")["train"].items() if name not in TEXT},
     "vocab": 2000,
     "rdrop_weight": 0.0,
+    "rdrop_from": 1,
     "max_steps": 600,
     "warmup": 150,
     "log_every": 60,

@@ -125,7 +125,7 @@ def train_and_score(task: Task, how: Found, changed: Found, factor: float, seed:
     )
     tokenizers = task.tokenizer, task.tokenizer
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(model, tokenizers, lambda _: task.train, None, config, Path(folder) / "run").fit()
+        Trainer(model, tokenizers, task.train, None, config, Path(folder) / "run").fit()
     return {
         "seed": seed,
         "factor": factor,

@@ -30,6 +30,7 @@ RACES = {  # a record of benchmarks/, and what it is about
     "train-big-bf16-cuda": "training on a GPU, the big model",
     "decode": "translating, `multi30k-en-de`",
     "decode-cuda": "translating on a GPU, `multi30k-en-de`",
+    "decode-base-cuda": "translating on a GPU, the base model with random weights",
     "memory": "memory in training, the base model",
     "memory-cuda": "memory of the GPU in training, the base model",
 }
