@@ -39,7 +39,7 @@ class Tree:
     def right(self, width: int, alpha: float) -> set[Tokens]:
         """Return what right searches find, whose rules are a matter of taste; max_len may count the start."""
         taste: list[dict[str, Any]] = [{}, {"refill": True}, {"long": True}, {"patience": True}]
-        taste += [{"forbidden": (0, 1, self.start)}]
+        taste += [{"forbidden": (0, 1, self.start)}, *({"refill": True, "wide": n} for n in (2, 99))]
         taste += [{"count": -1}, {"plain": True}] if alpha else []
         return {
             find(replace(self, depth=self.depth - n), Rules(width, alpha, **x)) for x in taste for n in (0, 1)
@@ -53,6 +53,7 @@ class Rules:
     width: int
     alpha: float = 0.0
     refill: bool = False  # whether others take the places of those that have ended
+    wide: int = 1  # among how many times the beam's width those that end are looked for
     long: bool = False  # whether one that never ended competes, too
     count: int = 0  # what is added to the length that is counted, the end symbol included
     plain: bool = False  # whether the length itself is the divisor
@@ -91,7 +92,11 @@ def find(tree: Tree, rules: Rules) -> Tokens:
         best = options[: rules.width]
         if not rules.keeps_parents and len(best) == len(live):
             best = [(score, (*live[i][1], text[-1])) for i, (score, text) in enumerate(best)]
-        stops = [o for o in best if o[1][-1] == tree.end]
+        stops = [
+            o
+            for o in (best if rules.wide == 1 else options[: rules.wide * rules.width])
+            if o[1][-1] == tree.end
+        ]
         if rules.refill:
             best = [o for o in options if o[1][-1] != tree.end][: rules.width]
         kept = best if rules.keeps_ended else [o for o in best if o not in stops]

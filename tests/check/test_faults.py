@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch._dynamo  # what first looks into modules loads it, which is no time of a law
 
 from annotated import check
 from annotated.check import law as law_module

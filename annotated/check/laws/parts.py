@@ -166,7 +166,8 @@ def positions_formula(code: Code) -> str | None:
 
 def check_kept(module: nn.Module, run: Callable[[], Any]) -> None:
     """Raise Failure if a table is a plain attribute, which no device and no checkpoint finds."""
-    plain = [f"{type(m).__name__}.{name}" for m in module.modules() for name, x in vars(m).items()
+    told = [m for m in module.modules() if not takes(type(m), "device")]  # which are made where they stay
+    plain = [f"{type(m).__name__}.{name}" for m in told for name, x in vars(m).items()
              if isinstance(x, Tensor) and x.dim() > 1]  # fmt: skip
     module.to("meta")  # a device without numbers: PyTorch refuses what stayed behind
     try:
