@@ -159,3 +159,45 @@ def embeddings_of_the_model(code: Code) -> str:
         if abs(factor - root) < 0.01
         else f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
     )
+
+
+@law(
+    *MODEL,
+    "model: both ways",
+    *WRONG,
+    "attention: ",
+    "heads: ",
+    "layer norm",
+    "feed-forward",
+    "model: no peeking",
+    "model: source padding",
+    "model: residuals and norms",
+)
+def both_ways(code: Code) -> None:
+    """A word of the source sees all others; a target's position sees all before it, and the whole source."""
+    model = Model.of(code, N=1)
+    for table in model.tables():  # small scores, so that no weight is 0
+        table.mul_(0.2 / table.std())
+    S, T = SRC[:1].size(1), TGT[:1].size(1)
+    if hasattr(model.module, "encode"):
+        changed = SRC[:1].repeat(S, 1).masked_fill(torch.eye(S).bool(), 20)
+        memory = model.encode(torch.cat([SRC[:1], changed]))
+        sees = (memory[1:] - memory[:1]).abs().amax(-1) > 1e-6  # [j, i]: i depends on j
+        blind = [(i, j) for i in range(S) for j in range(S) if not sees[j, i]]
+        causal = all(j > i for i, j in blind)
+        seen = "a word of the source does not depend on another"
+        expect(not blind, seen, f"word {blind[:1]}", causal=causal, T=T)
+    for side, words, among in (("target", TGT[:1], range(T)), ("source", SRC[:1], range(S))):
+        n = words.size(1)
+        changed = words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)
+        together = torch.cat([words, changed])
+        src, tgt = (
+            (SRC[:1].repeat(n + 1, 1), together) if side == "target" else (together, TGT[:1].repeat(n + 1, 1))
+        )
+        out = model(src, tgt)
+        sees = (out[1:] - out[:1]).abs().amax(-1) > 1e-6
+        blind = [(t, j) for j in among for t in range(T) if (side == "source" or t >= j) and not sees[j, t]]
+        example = f"the prediction at {blind[0][0]} and word {blind[0][1]} of the {side}" if blind else ""
+        of_all = len({j for _, j in blind}) < n
+        seen = f"a prediction does not depend on a word of the {side} that it may see"
+        expect(not blind or not of_all, seen, example, blind=blind)

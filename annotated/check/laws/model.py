@@ -122,43 +122,6 @@ def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> str:
     return ""
 
 
-@law(
-    *MODEL,
-    "model: both ways",
-    *WRONG,
-    *PARTS,
-    "model: no peeking",
-    "model: source padding",
-    "model: residuals and norms",
-)
-def both_ways(code: Code) -> None:
-    """A word of the source sees all others; a target's position sees all before it, and the whole source."""
-    model = Model.of(code, N=1)
-    for table in model.tables():  # small scores, so that no weight is 0
-        table.mul_(0.2 / table.std())
-    S, T = SRC.size(1), TGT.size(1)
-    if hasattr(model.module, "encode"):
-        changed = SRC.repeat(S, 1).masked_fill(torch.eye(S).bool(), 20)
-        memory = model.encode(torch.cat([SRC, changed]))
-        sees = (memory[1:] - memory[:1]).abs().amax(-1) > 1e-6  # [j, i]: i depends on j
-        blind = [(i, j) for i in range(S) for j in range(S) if not sees[j, i]]
-        causal = all(j > i for i, j in blind)
-        seen = "a word of the source does not depend on another"
-        expect(not blind, seen, f"word {blind[:1]}", causal=causal, T=T)
-    for side, words, among in (("target", TGT, range(T)), ("source", SRC, range(S))):
-        n = words.size(1)
-        changed = words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)
-        together = torch.cat([words, changed])
-        src, tgt = (SRC.repeat(n + 1, 1), together) if side == "target" else (together, TGT.repeat(n + 1, 1))
-        out = model(src, tgt)
-        sees = (out[1:] - out[:1]).abs().amax(-1) > 1e-6
-        blind = [(t, j) for j in among for t in range(T) if (side == "source" or t >= j) and not sees[j, t]]
-        example = f"the prediction at {blind[0][0]} and word {blind[0][1]} of the {side}" if blind else ""
-        of_all = len({j for _, j in blind}) < n
-        seen = f"a prediction does not depend on a word of the {side} that it may see"
-        expect(not blind or not of_all, seen, example, blind=blind)
-
-
 def paddings(code: Code) -> set[int]:
     """Return the numbers that padding may have here: that of the code, and another where a model is told."""
     return {code.pad, 2} if takes_all(code["make_model"], "pad") else {code.pad}

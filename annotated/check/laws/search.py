@@ -235,6 +235,7 @@ def beam_against_the_tree(code: Code) -> None:
     kinds = [(width, 0.0) for width in (2, 3, 4, 16)]
     kinds += [(4, 4.0), (16, 4.0)] if takes_all(function, "alpha", "beam") else []
     excluded, made, example = set[str](), Counter[str](), ""
+    failed = 0
     for seed in range(40):
         draw(model, seed)
         tree = Tree.of(lambda tgt: written(model, src.expand(len(tgt), -1), tgt), 7, 4, START, END)
@@ -252,10 +253,11 @@ def beam_against_the_tree(code: Code) -> None:
             [row, *_] = search(model, function, src, 4, END, beam=width, alpha=alpha)
             got = tuple(until(without_start(row), END))
             made.update(name for name, text in wrong.items() if text == got and got not in right)
+            failed += got not in right
             if got not in right and not example:
                 wanted = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
                 example = f"beam {width}, alpha {alpha:g}: {got}, and should be {wanted}"
-    most = {name for name, count in made.items() if count == max(made.values())}
+    most = {name for name, count in made.items() if count == max(made.values()) > 0.7 * failed}
     expect(not example, "the beam finds something else", example, made=most)
     if not found:
         raise Missing("no model was found whose best translation greedy search misses")

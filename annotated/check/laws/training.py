@@ -1,6 +1,7 @@
 """Laws of batches, the loss and the schedule (lessons 07 and 08)."""
 
 import inspect
+import itertools
 import math
 from contextlib import suppress
 from typing import Any
@@ -90,8 +91,10 @@ def mass_of(code: Code, pad: int) -> str | None:
     target, V, e = torch.tensor([3]), 6, 0.4
     x = torch.randn(1, V).log_softmax(-1).requires_grad_()
     with torch.enable_grad():
+        before = x.detach().clone()
         loss = loss_of(code, x, target, e, pad)
         loss.backward()
+    expect(close(x, before), "the loss writes into the log-probabilities that it is given")
     grad = torch.zeros(V) if x.grad is None else x.grad[0]
     q = -grad
     if abs(grad.sum()) < 1e-4 and grad.abs().max() > 1e-3:  # it takes logits
@@ -133,12 +136,12 @@ def smoothing_padding(code: Code) -> str:
     expect(
         not (mean and code.stubs), "the loss is a mean over tokens, not their sum", f"{one:.4f}, {both:.4f}"
     )
-    for p in {code.pad, 2}:
+    for p, rows in itertools.product({code.pad, 2}, (2, 1)):
         short = float(loss_of(code, x[:2], torch.tensor([3, 4]), 0.1, p))
-        long = float(loss_of(code, x, torch.tensor([3, 4, p, p]), 0.1, p))
+        long = float(loss_of(code, x[: 2 + rows], torch.tensor([3, 4] + [p] * rows), 0.1, p))
         same = math.isclose(short, long, rel_tol=1e-3, abs_tol=1e-4)
-        rows = f"{short:.4f} without, {long:.4f} with"
-        expect(same, "two rows of padding change the loss", rows, short=short, long=long, pad=p)
+        seen, told = "rows of padding change the loss", f"{short:.4f} without, {long:.4f} with {rows}"
+        expect(same, seen, told, short=short, long=long, pad=p)
     return "a mean over tokens" if mean else ""
 
 

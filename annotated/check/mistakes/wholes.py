@@ -204,6 +204,7 @@ MISTAKES: Predicates = {
     "beam: finds the best": {
         # made: the mistakes of `searching` that find just this
         "it is greedy: all hypotheses of a step must compete by their sums": lambda f: "greedy" in f.made,
+        "hypotheses that have ended are continued: set them aside": lambda f: "ended" in f.made,
         "alpha changes nothing: ended hypotheses compete by their score over ((5 + length) / 6) ** alpha": lambda f: (
             "no alpha" in f.made
         ),
@@ -221,7 +222,6 @@ MISTAKES: Predicates = {
         "hypotheses lose their parents: each candidate belongs to the beginning that it came from": lambda f: (
             "parents" in f.made
         ),
-        "hypotheses that have ended are continued: set them aside": lambda f: "ended" in f.made,
         "scores are multiplied: log-probabilities are added up": lambda f: "products" in f.made,
         "probabilities are added up: add up their logarithms": lambda f: "probabilities" in f.made,
         "the worst is returned: sort by falling score": lambda f: "worst" in f.made,
