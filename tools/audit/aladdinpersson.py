@@ -9,5 +9,5 @@ FOLDER = "ML/Pytorch/more_advanced/transformer_from_scratch"
 MASK_DIMS = 4
 
 
-def make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, pad, max_len):
+def make_model(src_vocab, tgt_vocab, N, d_model, h, dropout, pad, max_len):
     return Transformer(src_vocab, tgt_vocab, pad, pad, d_model, N, 2, h, dropout, "cpu", max_len)

@@ -16,7 +16,6 @@ from torch import nn
 
 REPOSITORY = "https://github.com/labmlai/annotated_deep_learning_paper_implementations"
 COMMIT = "e6b3c8a6a2cdae4071bcde1abeaaf9a2bc37bd53"
-FOLDER = "labml_nn"
 NEEDS = "labml==0.4.168 labml-helpers"
 
 BATCH_FIRST = False
