@@ -28,7 +28,8 @@ def own_weights(code: Code) -> None:
         names = [n for n, m in model.module.named_modules(remove_duplicate=False) if m is module]
         seen = f"{[*names, type(module).__name__][0]} is used {times} times in one pass"
         expect(times == 1, seen, names=names)
-    drawn = [(n, p) for n, p in model.module.named_parameters() if p.dim() > 1 and p.min() < p.max()]
+    learned = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.dim() > 1]
+    drawn = [(n, p) for n, p in learned if p.min() < p.max()]
     for (a, one), (b, other) in itertools.combinations(drawn, 2):
         if one.shape == other.shape and model.vocab not in one.shape:
             expect(not torch.equal(one, other), f"{a} and {b} start with the same numbers")
