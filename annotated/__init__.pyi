@@ -2,7 +2,7 @@
 
 from . import check as check, metrics as metrics, plots as plots, translation as translation
 from .attention_maps import capture_attention as capture_attention
-from .batches import Batch as Batch, data_gen as data_gen
+from .batches import Batch as Batch, data_gen as data_gen, padding_mask as padding_mask
 from .fast import CpuKernels as CpuKernels
 from .loop import (
     SimpleLossCompute as SimpleLossCompute,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
@@ -109,18 +110,19 @@ class EncoderDecoder(nn.Module):
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
         c, parts = config, find_parts(config)
+        attention, feed_forward = parts.attention, parts.feed_forward
+        if c.parts == "paper":  # to copy is sooner done than to draw weights, which are drawn anew below
+            attention, feed_forward = partial(deepcopy, attention()), partial(deepcopy, feed_forward())
         encoder_layers = [
-            EncoderLayer(
-                c.d_model, parts.attention(), parts.feed_forward(), c.dropout, c.norm_first, parts.norm()
-            )
+            EncoderLayer(c.d_model, attention(), feed_forward(), c.dropout, c.norm_first, parts.norm())
             for _ in range(c.N)
         ]
         decoder_layers = [
             DecoderLayer(
                 c.d_model,
-                parts.attention(),
-                parts.cross_attention(),
-                parts.feed_forward(),
+                attention(),
+                parts.cross_attention() or attention(),
+                feed_forward(),
                 c.dropout,
                 c.norm_first,
                 parts.norm(),

@@ -23,7 +23,7 @@ from annotated.transformer.positions import LearnedPositions, PositionalEncoding
 class Parts:
     """Build the paper's parts as `config` says; a variant is a subclass that builds some differently.
 
-    Each layer's parts are built anew. The whole model then draws the weights of the paper's modules
+    A variant's parts are built for each layer. The whole model then draws the weights of the paper's modules
     and of their subclasses by `reset_parameters`: override that where yours should begin otherwise. Other
     modules begin as you built them.
     """
@@ -35,9 +35,9 @@ class Parts:
         """Build a `MultiHeadedAttention` or its like, the self-attention of both stacks (section 3.2.3)."""
         return MultiHeadedAttention(self.config.h, self.config.d_model, self.config.attention_dropout)
 
-    def cross_attention(self) -> nn.Module:
-        """Build encoder-decoder attention, by default of the same kind as the others."""
-        return self.attention()
+    def cross_attention(self) -> nn.Module | None:
+        """Build encoder-decoder attention; None for one of the same kind as the others."""
+        return None
 
     def feed_forward(self) -> nn.Module:
         """Build what maps (..., d_model) to the same shape, position by position (section 3.3)."""

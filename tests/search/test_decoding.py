@@ -119,7 +119,7 @@ def test_greedy_search_is_the_textbook_loop(forbidden):
 
 
 def test_sentences_that_have_ended_leave_the_batch():
-    model, (src, src_mask) = toy(seed=528), (x.flip(0) for x in sources())  # the first two rows end first
+    model, (src, src_mask) = toy(seed=57), (x.flip(0) for x in sources())  # the first two rows end first
     endless, rows = greedy_decode(model, src, src_mask, 30, START), []
     model.generator.proj.register_forward_hook(lambda _, inputs, __: rows.append(len(inputs[0])))
     ended = greedy_decode(model, src, src_mask, 30, START, END)
@@ -275,7 +275,7 @@ def test_as_many_ends_as_the_beam_is_wide_are_enough_only_with_a_penalty(alpha, 
 
 
 def test_a_mask_may_serve_all_sentences_or_be_left_out():
-    model, (src, _) = toy(seed=4), sources(seed=1, lengths=(5, 5, 5))
+    model, (src, _) = toy(seed=12), sources(seed=1, lengths=(5, 5, 5))
     each = torch.ones(3, 1, 5, dtype=torch.bool)
     greedy, wide = greedy_decode(model, src, each, 30, START, END), beam_search(model, src, each)
     assert len({len(until_end(row)) for row in greedy}) > 1  # one ends before another

@@ -108,6 +108,15 @@ def test_a_model_put_together_by_hand_is_the_one_that_settings_give():
     assert torch.equal(states(by_hand, src, tgt), states(POST, src, tgt))
 
 
+def test_a_seed_gives_the_weights_that_copied_layers_begin_with():
+    torch.manual_seed(1)
+    by_hand = assembled(MultiHeadedAttention(2, 8, 0.0), torch.float32)
+    by_hand.reset_parameters()
+    torch.manual_seed(1)
+    model = make_model(11, 13, N=2, d_model=8, d_ff=12, h=2)
+    torch.testing.assert_close(model.state_dict(), by_hand.state_dict(), rtol=0, atol=0)
+
+
 @pytest.fixture
 def small():
     """A small model in training, of which a part is frozen."""
