@@ -133,10 +133,20 @@ def test_what_a_mistake_would_give_is_named_as_this_mistake(
 ) -> None:
     facts = facts_of(monkeypatch, folder, EXACT[law])[law]
     monkeypatch.undo()
+    tried = 0
     for mistake, predicate in MISTAKES[law].items():
-        would_be = torch.as_tensor(predicate(facts))
+        try:
+            would_be = torch.as_tensor(predicate(facts))
+        except (AttributeError, RuntimeError):
+            continue  # it goes by other facts, or by other shapes
         if would_be.dtype != torch.bool:
-            assert explain(law, "", **vars(facts) | {"got": would_be}) == mistake
+            named = explain(law, "", **vars(facts) | {"got": would_be})
+            alike = torch.as_tensor(
+                MISTAKES[law][named](facts)
+            )  # two mistakes may give the same numbers here
+            assert named == mistake or torch.allclose(alike, would_be), named
+            tried += 1
+    assert tried > 2
 
 
 def test_each_law_with_mistakes_is_a_law() -> None:

@@ -8,7 +8,7 @@ from tiny_runs import make_trainer, weights
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from annotated.transformer import parts
+from annotated.transformer import variants
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.positions import PositionalEncoding
 from annotated.transformer.variants import VARIANTS, Parts, variant
@@ -146,7 +146,7 @@ def test_a_variant_that_would_not_come_back_is_refused_before_training(norm, tmp
 
 def test_resuming_without_the_variant_asks_for_it_and_deletes_nothing(tmp_path):
     trainer_of(COMES_BACK["batch norm"], tmp_path, max_steps=2).fit()
-    del parts.VARIANTS["tried"]
+    del variants.VARIANTS["tried"]
     with pytest.raises(ValueError, match="tried") as caught:
         load_model(tmp_path / "checkpoints" / "step-00000002")
     assert "delete" not in str(caught.value)

@@ -195,6 +195,7 @@ def of_batches(code: Code, model: Model, function: Any, more: dict[str, Any]) ->
         until(without_start(search(model, function, src, 6, end, **more)[0]), end)[:5]
         for src in (short, padded)
     )
+    expect(alone == wanted[0], "other tokens than the likeliest are found", f"{alone}, not {wanted[0]}")
     told = f"{with_padding}, and without padding {alone}"
     seen = "padding of the source changes what is found"
     known_padding(code, lambda: expect(alone == with_padding, seen, told))

@@ -242,7 +242,6 @@ MISTAKES: Predicates = {
             -(f.j // 2 * 2)
         ),
         "the base is 1000: it is 10000": lambda f: f.table(base=1000),
-        "the base is 100: it is 10000": lambda f: f.table(base=100),
         "the base is 100000: it is 10000": lambda f: f.table(base=100000),
         "the exponent is 0 in every column: // divides 2i by d_model as an integer": lambda f: f.table(
             0 * f.j
