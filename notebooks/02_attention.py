@@ -698,6 +698,7 @@ def test_my_attention(my_attention):
     assert torch.is_tensor(output), f"wanted is the output, a tensor; returned was {output!r}"
     report = check.attention(my_attention)
     assert report.passed, report
+    assert not output[..., 2, :].any(), "a query that sees nothing gets zeros"
     output.sum().backward()
     assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN where a query sees nothing"
 

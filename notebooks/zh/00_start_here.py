@@ -1475,16 +1475,21 @@ def write_greedily(next_log_probs, end, max_len):
 
 # %% tags=["exercise-test"]
 def test_write_greedily(write_greedily):
-    continuations = {(): ["eine", "die"], ("eine",): ["Katze", "Kuh"], ("eine", "Katze"): ["rennt", "</s>"]}
+    for end, max_len, wanted in (
+        ("</s>", 10, ["eine", "Katze", "rennt"]),
+        ("</s>", 2, ["eine", "Katze"]),
+        (".", 10, ["eine", "Katze", "rennt"]),
+    ):
+        likeliest = {(): ("eine", "die"), ("eine",): ("Katze", "Kuh"), ("eine", "Katze"): ("rennt", end)}
 
-    def toy(tokens):
-        first, second = continuations.get(tuple(tokens), ["</s>", "rennt"])
-        return {second: math.log(0.4), first: math.log(0.6)}
+        def toy(tokens, likeliest=likeliest, end=end):
+            first, second = likeliest.get(tuple(tokens), (end, "rennt"))
+            found = {first: math.log(0.6), second: math.log(0.4)}
+            return found if len(tokens) % 2 else dict(reversed(found.items()))
 
-    for max_len, wanted in (10, ["eine", "Katze", "rennt"]), (2, ["eine", "Katze"]):
-        written = write_greedily(toy, "</s>", max_len)
-        told = f"with max_len={max_len}, the likeliest tokens before the end are {wanted}, not {written}"
-        assert written == wanted, told
+        written = write_greedily(toy, end, max_len)
+        told = f"with max_len={max_len} and end={end!r}, the likeliest tokens are {wanted}, not {written}"
+        assert [*written] == wanted, told
 
 
 try:

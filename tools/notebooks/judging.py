@@ -41,8 +41,10 @@ def judge(start: dict[str, object], exercise: Exercise, answer: str) -> str:
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     after = dict(called(ours))
-    # A new name counts in a class, where it may hide an inherited one, and not in a module, which loads more.
-    known = [place for place in after if place in before or place[0] not in sys.modules]
+    # A new name counts in a class, where it may hide an inherited one, and in a module of this package, where
+    # it may hide one that the module brings when asked; other modules load more of themselves.
+    owners = {owner for owner, _ in before if owner.partition(".")[0] == "annotated"}
+    known = [place for place in after if place in before or place[0] not in sys.modules or place[0] in owners]
     changed = sorted(".".join(place).strip(".") for place in known if after[place] != before.get(place))
     return f"changes what the test calls: {', '.join(changed)}" if changed else RIGHT
 
