@@ -54,6 +54,7 @@ from itertools import chain, count, islice
 import torch
 
 from annotated import (
+    CpuKernels,
     DecoderCache,
     LabelSmoothing,
     SimpleLossCompute,
@@ -94,11 +95,12 @@ forever = chain.from_iterable(
 adam = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
 schedule = noam_scheduler(adam, model_size=64, factor=0.3, warmup=100)
 loss = SimpleLossCompute(model.generator, LabelSmoothing(len(marks), padding_idx=marks.pad, smoothing=0.1))
-run_epoch(islice(forever, 560), model, loss, adam, schedule)
 average = torch.optim.swa_utils.AveragedModel(model)
-for _ in range(140):
-    run_epoch(islice(forever, 1), model, loss, adam, schedule)
-    average.update_parameters(model)
+with CpuKernels():  # what attention is sooner computed by here
+    run_epoch(islice(forever, 560), model, loss, adam, schedule)
+    for _ in range(140):
+        run_epoch(islice(forever, 1), model, loss, adam, schedule)
+        average.update_parameters(model)
 model = average.module.eval()
 
 # %% [markdown]

@@ -56,6 +56,7 @@ import torch
 
 from annotated import (
     Batch,
+    CpuKernels,
     LabelSmoothing,
     SimpleLossCompute,
     evaluating,
@@ -92,7 +93,8 @@ def half_trained(seed):
     loss = SimpleLossCompute(model.generator, LabelSmoothing(V, padding_idx=0, smoothing=0.1))
     while True:
         batches = [Batch(r, r, pad=0) for r in (rows(128) for _ in range(10))]
-        run_epoch(batches, model, loss, optimizer, scheduler)
+        with CpuKernels():
+            run_epoch(batches, model, loss, optimizer, scheduler)
         right = (greedy_decode(model, held_out.src, None, LENGTH, 1) == held_out.src).all(dim=1)
         if right.double().mean() > 0.5:
             return model

@@ -64,6 +64,7 @@ if not any(distributions(name="annotated-transformer")):
 # with and without smoothing, all at the same learning rate. This is the code:
 
 # %%
+import warnings
 from itertools import chain, count, islice
 
 import torch
@@ -159,6 +160,7 @@ def score(model, beam, temperature=1.0):
 # To show that it runs: a model after 30 updates. The models below are recorded.
 
 # %%
+warnings.filterwarnings("ignore", ".* cut at their limit")  # after 30 updates, few lines end
 few = train(seed=0, smoothing=0.1, updates=30)
 sure, right = certainty(few)
 print(f"≈{right.mean():.1%} of {len(right):,} tokens right, BLEU ≈{score(few, beam=1)[0]:.1f}")
