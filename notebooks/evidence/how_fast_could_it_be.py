@@ -179,7 +179,7 @@ assert clock["twelve, one by one"] > 2 * clock["twelve, one batch"]
 # the clock's time divided by the roof's.
 #
 # The training step is nearest to its roof. One by one, the decoder makes thousands of calls with a single
-# row each. Their arithmetic and their bytes explain about a fifth of the time. The rest, spread over 11,019
+# row each. Their arithmetic and their bytes explain about a fifth of the time. The rest, spread over 11,286
 # calls, is about 7 microseconds for each. We take it for the fixed cost of a call in Python and PyTorch. As
 # one batch, the same sentences need a seventh of the calls and less than a quarter of the time.
 #
