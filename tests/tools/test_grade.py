@@ -69,6 +69,18 @@ def test_an_answer_that_changes_what_the_test_calls_is_not_right(what: str) -> N
     assert said.startswith("wrong: " if "its own" in what else "changes what the test calls"), said
 
 
+def test_a_law_that_an_answer_puts_in_the_place_of_ours_is_seen() -> None:
+    attention = exercises.exercises(pairs.read_source(ROOT / "notebooks/02_attention.py"))[0]
+    answer = """
+from annotated import check
+check.attention = lambda mine: type("Yes", (), {"passed": True})()
+def my_attention(query, key, value, mask=None):
+    return 0 * (query.sum() + key.sum() + value.sum()) + torch.zeros(2, 3, 5, 8)"""
+    with ProcessPoolExecutor(1, mp_context=FORKED) as pool:
+        said = pool.submit(judging.judge_answer, json.dumps([HEAD, attention, answer])).result()
+    assert said == "changes what the test calls: annotated.check.attention"
+
+
 def test_nothing_of_an_answer_goes_on_running(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     code = f"""

@@ -93,7 +93,10 @@ class RunFolder:
                 f"another run with --init-from {self.path}"
             )
         if not resume and (checkpoints or holds_model):
-            raise ValueError(f"{self.path} already holds a run or a model; resume it, or choose another")
+            raise ValueError(
+                f"{self.path} already holds a run or a model; go on with it by --resume, in Python "
+                "resume=True, or name another folder"
+            )
         for checkpoint in checkpoints:
             try:
                 read_json(checkpoint / PROGRESS)
