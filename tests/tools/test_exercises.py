@@ -1,6 +1,7 @@
 """Exercises: a test judges the learner's code, whatever ran before it; faults of their form are named."""
 
 import re
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -200,3 +201,18 @@ def test_the_whole_series_is_written_without_a_solution_and_a_students_work_is_k
     student.main(["--out", str(tmp_path)])
     assert (mine.read_bytes(), torn.read_bytes()) == before
     assert "A newer edition." in executed.read_text()
+
+
+def test_what_somebody_wrote_into_a_lesson_is_not_handed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix in (".py", ".ipynb"):
+        shutil.copy(ROOT / f"notebooks/02_attention{suffix}", tmp_path)
+    lesson = tmp_path / "02_attention.ipynb"
+    solved = nbformat.read(lesson, as_version=4)
+    stub = next(cell for cell in solved.cells if exercises.role(cell) == exercises.STUB)
+    stub.source = "my_secret_answer = 1"
+    nbformat.write(solved, lesson)
+    student.write_editions(tmp_path, tmp_path / "student")
+    assert "my_secret_answer" not in (tmp_path / "student" / lesson.name).read_text(encoding="utf-8")
+    assert "02_attention.ipynb was edited" in capsys.readouterr().err

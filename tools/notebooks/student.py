@@ -20,12 +20,14 @@ from nbformat import NotebookNode
 from address import find_repository
 from exercises import groups, role
 from folds import SOLUTION
+from pairs import read_source, with_outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
-exercise. Where a test follows, run its cell: it says `right`, or what is wrong. The solutions are in the
-notebook of the same name under `notebooks/`."""
+exercise. Where a test follows, run its cell: it says `right`, or what is wrong. An answer stands alone: it
+may use the notebook's imports and what stands above its first section. The solutions are in the notebook of
+the same name under `notebooks/`."""
 
 
 def student_edition(notebook: NotebookNode) -> NotebookNode:
@@ -63,7 +65,11 @@ def write_editions(built: Path, out: Path) -> tuple[list[Path], list[Path]]:
     home = find_repository(ROOT / "pyproject.toml")
     home = f"{home}/blob/main/notebooks" if home else os.path.relpath(built, out)
     for path in sorted(built.glob("[0-9][0-9]_*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
+        try:
+            notebook = with_outputs(path.with_suffix(".py"), path)
+        except ValueError:  # somebody has solved an exercise in it
+            notebook = read_source(path.with_suffix(".py"))
+            print(f"{path.name} was edited: its source is taken, without outputs", file=sys.stderr)
         for cell in notebook.cells:  # evidence has no edition for students
             cell.source = cell.source.replace("](evidence/", f"]({home}/evidence/")
         text = nbformat.writes(student_edition(notebook)) + "\n"
