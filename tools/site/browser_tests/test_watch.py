@@ -333,7 +333,7 @@ def test_a_folder_that_training_wrote_is_opened_and_one_that_does_not_fit_refuse
     recipe.write_text(TOY_TRAINING, encoding="utf-8")
     few = few_sentences()
     monkeypatch.setattr("annotated.translation.cli.train.load_corpus", lambda *_: few)
-    longer = ["--threads=1", "--epochs=30", "--max-steps=150", "--bleu-every=30"]
+    longer = ["--threads=1", "--epochs=30", "--max-steps=150", "--metric-every=30"]
     assert main(["train", f"--config={recipe}", f"--out={run}", *longer]) == 0
     shipped, own = load_pretrained("multi30k-en-de")(SENTENCE), Translator.load(run)
     open_folder(page, run)
