@@ -259,7 +259,8 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
     command = [sys.executable, *flags, "-m", "annotated", "translate", "--model", str(model), "--beam", "1"]
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *command]
     done = subprocess.run(shell, input=b"Hund\n", capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
+    told = [line for line in done.stderr.splitlines() if b"were cut" not in line]
+    assert (done.returncode, told) == (0, [])
     assert done.stdout.count(b"\n") == 1
 
 

@@ -95,16 +95,16 @@ def code_of(text: str) -> ast.Module:
 
 
 def test_shown_source_is_the_source(shown: list[str]) -> None:
-    show_source(masks.subsequent_mask, masks.padding_mask)
+    show_source(masks.subsequent_mask, masks.clones)
     module = ast.parse(Path(masks.__file__).read_text(encoding="utf-8"))
     defined = {node.name: ast.dump(node) for node in module.body if hasattr(node, "name")}
     assert [text.partition("\n")[0] for text in shown] == ["`annotated/transformer/attention.py`"] * 2
-    wanted = [defined["subsequent_mask"], defined["padding_mask"]]
+    wanted = [defined["subsequent_mask"], defined["clones"]]
     assert [ast.dump(code_of(text).body[0]) for text in shown] == wanted
 
 
 def test_shown_source_without_docstrings_has_all_but_those(shown: list[str]) -> None:
-    items = [show_source, chart_bundle, masks.padding_mask, masks.subsequent_mask]
+    items = [show_source, chart_bundle, masks.clones, masks.subsequent_mask]
     show_source(*items)
     show_source(*items, docstring=False)
     for whole, cut in zip(shown[:4], shown[4:], strict=True):

@@ -43,7 +43,7 @@ def judge(start: dict[str, object], exercise: Exercise, answer: str) -> str:
     after = dict(called(ours))
     # A new name counts in a class, where it may hide an inherited one, and in a module of this package, where
     # it may hide one that the module brings when asked; other modules load more of themselves.
-    owners = {owner for owner, _ in before if owner.partition(".")[0] == "annotated"}
+    owners = {owner for owner, _ in before if owner.startswith("annotated.")}
     known = [place for place in after if place in before or place[0] not in sys.modules or place[0] in owners]
     changed = sorted(".".join(place).strip(".") for place in known if after[place] != before.get(place))
     return f"changes what the test calls: {', '.join(changed)}" if changed else RIGHT

@@ -89,7 +89,7 @@ def tokens_per_second(
         summed, adam = SummedLoss(model, 0.1, PAD), torch.optim.Adam(model.parameters(), fused=True)
         rows = max(1, int(1024 / max(lengths)))
         words = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
-        src, tgt = (words((rows, math.ceil(length))) for length in lengths)
+        src, tgt = (words((rows, min(math.ceil(length), config.max_len))) for length in lengths)
         batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
         while updates < 3 or clock() - started < 1:  # the first two warm up
             with CpuKernels() if device.type == "cpu" else nullcontext():
