@@ -4,7 +4,7 @@
 # **You look into a trained translator, turn its attention into a word alignment, and test two stories about
 # single heads. One of the stories fails.**
 #
-# Previous: [12_results](12_results.ipynb) · Next: [14_nn_transformer](14_nn_transformer.ipynb) ·
+# Previous: [12_results](12_results.ipynb) · Next: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) ·
 # Attention itself: [02_attention](02_attention.ipynb)
 #
 # *27 minutes to read, half a minute to run.*
@@ -530,7 +530,8 @@ assert harm.sum() < 0.7 * (all_uniform - intact)
 #
 # **Deeper:** [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb)
 #
-# **Next:** PyTorch's own Transformer and its traps, in [14_nn_transformer](14_nn_transformer.ipynb).
+# **Next:** PyTorch's own attention and Transformer, in
+# [14_attention_in_pytorch](14_attention_in_pytorch.ipynb).
 
 # %% [markdown]
 # ## Exercises

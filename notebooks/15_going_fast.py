@@ -4,7 +4,8 @@
 # **You find out where the time of a training step goes, and you learn three ways to make a Transformer
 # faster: more rows in each product, fewer trips to memory, and fewer bytes.**
 #
-# Previous: [14_nn_transformer](14_nn_transformer.ipynb) · Next: [16_another_task](16_another_task.ipynb)
+# Previous: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) · Next:
+# [16_another_task](16_another_task.ipynb)
 #
 # *26 minutes to read, half a minute to run.*
 #

@@ -5,7 +5,8 @@
 # only as long as no padding mask is passed with it. And for a sentence of nothing but padding, five ways to
 # call one encoder layer give three different answers: numbers, zeros or NaN.
 #
-# *Seconds to run.* The lesson that this belongs to is [14_nn_transformer](../14_nn_transformer.ipynb).
+# *Seconds to run.* The lesson that this belongs to is
+# [14_attention_in_pytorch](../14_attention_in_pytorch.ipynb).
 
 # %% tags=["install"]
 import sys
