@@ -205,7 +205,7 @@ assert min(loss for name, loss in after_200.items() if name != "nothing") > gues
 # Neither mistake raises an error, and neither model is better than a blind guess. A mistake in a training
 # loop often looks like this: nothing breaks, and nothing is learned.
 #
-# **To keep:** a training loop is forward, loss, backward, step, zero and schedule, and a missing line may
+# **Remember:** a training loop is forward, loss, backward, step, zero and schedule, and a missing line may
 # raise no error at all.
 
 # %% [markdown]
@@ -373,7 +373,7 @@ assert 0.88 < middle[3] < 0.96
 # \approx 0.55$. By the same rule, a translator with 98% of its tokens right would make a mistake in almost
 # half of the sentences of that length.
 #
-# **To keep:** even when most tokens are right, most whole outputs can be wrong.
+# **Remember:** even when most tokens are right, most whole outputs can be wrong.
 
 # %% [markdown]
 # ### After a mistake
@@ -416,7 +416,7 @@ assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 # *How much does it cost, and what does the model say after a wrong symbol? We counted it in [Exposure bias,
 # counted](evidence/exposure_bias_counted.ipynb).*
 #
-# **To keep:** in training, the decoder reads the right symbols, and at inference, it reads its own output.
+# **Remember:** in training, the decoder reads the right symbols, and at inference, it reads its own output.
 # So measure a model in the way that you will use it.
 
 # %% [markdown]
@@ -497,7 +497,7 @@ with evaluating(model):
 # something away is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a
 # translator.
 #
-# **To keep:** a picture of attention suggests what a model does, and an ablation tests it.
+# **Remember:** a picture of attention suggests what a model does, and an ablation tests it.
 
 # %% [markdown]
 # ## What you can now say

@@ -152,7 +152,7 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # **Build the vocabulary from the training text only.** If you also use val, the words of val stay whole
 # more often than the words of other new text, and your score looks better than it should.
 #
-# **To keep:** frequent words are one piece, rare words are several, and only the training text decides which.
+# **Remember:** frequent words are one piece, rare words are several, and only the training text decides which.
 
 # %% [markdown]
 # ## Training
@@ -346,7 +346,7 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 # BLEU directly with a score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) says how
 # large the difference is.
 #
-# **To keep:** BLEU is the mean share of the translation's n-grams that also occur in the reference, counted
+# **Remember:** BLEU is the mean share of the translation's n-grams that also occur in the reference, counted
 # over the whole text, with a penalty for short output. Always give the signature with the score.
 
 # %% [markdown]
@@ -424,7 +424,7 @@ assert abs(compared.a.value - official.value) < 8
 # mistakes, so little cancels. More cancels between two versions of one model, as in exercise 3. Use the
 # paired bootstrap whenever you claim that one system is better than another.
 #
-# **To keep:** give a score together with the score of a simple system and with an interval, and compare
+# **Remember:** give a score together with the score of a simple system and with an interval, and compare
 # systems by a paired bootstrap.
 
 # %% [markdown]

@@ -199,7 +199,7 @@ assert beam_of(3) == everything[0]
 # share their probability among many endings. A wider beam usually finds a more probable sentence, but there
 # is no guarantee.
 #
-# **To keep:** beam search keeps the k likeliest beginnings at every step. A beam of one is greedy decoding,
+# **Remember:** beam search keeps the k likeliest beginnings at every step. A beam of one is greedy decoding,
 # and a small beam does not guarantee the likeliest sentence.
 
 # %% [markdown]
@@ -368,7 +368,7 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # numbers. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers, or 24
 # KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
 #
-# **To keep:** with a causal mask, old keys and values never change. So each step computes one new
+# **Remember:** with a causal mask, old keys and values never change. So each step computes one new
 # position and finds the others in the cache.
 
 # %% [markdown]
@@ -590,7 +590,7 @@ assert confirmed(faulty) < len(captions)
 # to be reordered. So a test with a beam of one cannot find this bug, but a test with a beam of 4 finds it
 # at once.
 #
-# **To keep:** add totals and log-probabilities, take the best of the k · V continuations, and let tokens and
+# **Remember:** add totals and log-probabilities, take the best of the k · V continuations, and let tokens and
 # cache follow their hypotheses. Test the result by forced decoding.
 
 # %% [markdown]
@@ -694,7 +694,7 @@ assert scores["beam 50, none"]["length"] < 0.9
 # *Are the 0.2 points of the paper's search more than luck? Which penalty is best? We measured it in [What do
 # beam, penalty and averaging bring in BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **To keep:** short sentences tend to have higher log-probabilities, a wide beam finds them, and a length
+# **Remember:** short sentences tend to have higher log-probabilities, a wide beam finds them, and a length
 # penalty corrects for that.
 
 # %% [markdown]
@@ -816,7 +816,7 @@ assert of_five[-1] < min(alone[10:])
 # *We measured it in [What do beam, penalty and averaging bring in
 # BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **To keep:** late in training, the mean of several checkpoints of one run can have a lower loss than each of
+# **Remember:** late in training, the mean of several checkpoints of one run can have a lower loss than each of
 # them.
 
 # %% [markdown]

@@ -73,7 +73,7 @@ assert split.value > as_it_is.value + 5
 # when sacreBLEU counts, which is 0.7 less. So if you train the base model and sacreBLEU says 26.6, you may
 # have matched the 27.3 of Table 2.
 #
-# **To keep:** compare two scores only if they were counted in the same way on the same test set. Ask for
+# **Remember:** compare two scores only if they were counted in the same way on the same test set. Ask for
 # the signature before you ask who won.
 
 # %% [markdown]
@@ -158,7 +158,7 @@ assert abs(84 * 3600 * 8 * 9.5e12 / big[1] - 1) < 0.02
 # authors. It does not say how much computation the model itself needs. *Lesson
 # [15_going_fast](15_going_fast.ipynb) counts the operations.*
 #
-# **To keep:** in a table of results, look for the number that the text does not mention, and ask how each
+# **Remember:** in a table of results, look for the number that the text does not mention, and ask how each
 # number was obtained.
 
 # %% [markdown]
@@ -218,7 +218,7 @@ assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
 # Large differences are cheap to show, and small ones are very expensive. Many tables report one run of each
 # model. With models like ours, such a table could not prove a difference of one point.
 #
-# **To keep:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
+# **Remember:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
 # decide on the number of seeds before you train.
 
 # %% [markdown]
@@ -327,7 +327,7 @@ assert correlation < -0.95
 # it. One head is too few for small models, too, and about half of the rows cannot be told apart from the
 # base model: [Does the paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
 #
-# **To keep:** in an ablation, compare each difference with the spread that seeds alone produce. In your own
+# **Remember:** in an ablation, compare each difference with the spread that seeds alone produce. In your own
 # ablation, tune the learning rate for each row.
 
 # %% [markdown]

@@ -262,7 +262,7 @@ assert mean_of_layer_4 < error_rate(lazy) - 0.05
 # alignments in such rows, in a larger model. So before you label the rows of a picture, find out which word
 # they belong to.
 #
-# **To keep:** compare a map with the diagonal before you believe it. A row of a map may belong to the word
+# **Remember:** compare a map with the diagonal before you believe it. A row of a map may belong to the word
 # that was just read, or to the word that comes next.
 
 # %% [markdown]
@@ -315,7 +315,7 @@ assert shares["to be said"][3] > 0.5 > 0.1 > shares["just read"][3]
 # states after layer 3, which are already about the next word. This agrees with the maps: layer 2 had its
 # best map in the rows that read, and layer 4 in the rows that say.
 #
-# **To keep:** on its way through the layers, the state of a position changes: first it stands for the word
+# **Remember:** on its way through the layers, the state of a position changes: first it stands for the word
 # that was just read, and later for the word that comes next.
 
 # %% [markdown]
@@ -437,7 +437,7 @@ assert tested.min() > 0.5
 # noun, even when two adjectives stand between them. One rival story is left: in all our sentences, the
 # article's own noun is also the next noun.
 #
-# **To keep:** look for other stories that fit your examples, and write sentences on which the stories
+# **Remember:** look for other stories that fit your examples, and write sentences on which the stories
 # disagree.
 
 # %% [markdown]
@@ -516,7 +516,7 @@ assert harm.sum() < 0.7 * (all_uniform - intact)
 # the maps, and the predictions hardly changed: [Is attention an
 # explanation?](evidence/is_attention_an_explanation.ipynb)*
 #
-# **To keep:** a map suggests what a model uses. Only an experiment that changes the model can show it.
+# **Remember:** a map suggests what a model uses. Only an experiment that changes the model can show it.
 
 # %% [markdown]
 # ## What you can now say

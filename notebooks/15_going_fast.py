@@ -149,7 +149,7 @@ assert 0.25 < reached / P100 < 0.35
 # *model FLOPs utilization*. Here it is 31%. For PaLM, a much larger model, the authors report 46%
 # (Chowdhery et al., 2022).
 #
-# **To keep:** a training step takes about six operations per weight and token.
+# **Remember:** a training step takes about six operations per weight and token.
 
 # %% [markdown]
 # ## Arithmetic or memory?
@@ -239,7 +239,7 @@ plt.show()
 # *How far below the roof are our own training step and decoder? [How fast could it
 # be?](evidence/how_fast_could_it_be.ipynb)*
 #
-# **To keep:** a product with few rows waits for memory, and a product with many rows waits for arithmetic.
+# **Remember:** a product with few rows waits for memory, and a product with many rows waits for arithmetic.
 
 # %% [markdown]
 # ## More rows: batches
@@ -288,7 +288,7 @@ assert speed[12] > 2 * speed[1]
 # model is small, so much of the gain has another reason: the rows of a batch also share the fixed cost of
 # each call.
 #
-# **To keep:** batches raise throughput, because each fetched weight serves many rows.
+# **Remember:** batches raise throughput, because each fetched weight serves many rows.
 
 # %% [markdown]
 # ## Fewer trips: FlashAttention
@@ -415,7 +415,7 @@ assert fused_calls < calls
 # The matrix products are the same, but there are fewer trips to memory. So the products take a larger share
 # of a shorter step. `torch.compile` finds many such fusions by itself.
 #
-# **To keep:** fused calls make fewer trips to memory. FlashAttention goes through the keys block by block
+# **Remember:** fused calls make fewer trips to memory. FlashAttention goes through the keys block by block
 # with a running softmax, so the table of scores never exists.
 
 # %% tags=["check"]
@@ -480,7 +480,7 @@ assert same >= 6
 # points. On another, one of the models lost about one point. So measure the quality on the machine that
 # will translate.
 #
-# **To keep:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8.
+# **Remember:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8.
 
 # %% tags=["check"]
 record = recorded("quantization")["scores"]
@@ -549,7 +549,7 @@ torch.testing.assert_close(divided_last, wanted)
 # GPUs. The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in
 # which one GPU processes the parts one after another.
 #
-# **To keep:** add the gradients and the token counts over all GPUs, and divide last.
+# **Remember:** add the gradients and the token counts over all GPUs, and divide last.
 
 # %% [markdown]
 # ## What you can now say

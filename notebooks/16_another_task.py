@@ -172,7 +172,7 @@ for pair in pairs[:500]:
 # > "This task presents specific challenges: the output is subject to strong structural constraints and is
 # > significantly longer than the input." (section 6.3)
 #
-# **To keep:** whatever you can write as a sequence of tokens can be the output of a Transformer.
+# **Remember:** whatever you can write as a sequence of tokens can be the output of a Transformer.
 
 # %% [markdown]
 # ## What labeled F1 counts
@@ -276,7 +276,7 @@ assert right < 20
 assert not {pair.english for pair in held_out} & {pair.english for pair in training}
 
 # %% [markdown]
-# **To keep:** F1 gives credit for each right bracket, so even a parser that does not read earns some.
+# **Remember:** F1 gives credit for each right bracket, so even a parser that does not read earns some.
 
 # %% [markdown]
 # ## The same model
@@ -381,7 +381,7 @@ assert exact > 130
 # number of words. Then a parser that fails on difficult sentences looks better than it is. So we take the
 # second value, in which all brackets of such a sentence count as missed.
 #
-# **To keep:** nothing in the model is made for trees; it learns them from the data.
+# **Remember:** nothing in the model is made for trees; it learns them from the data.
 
 # %% [markdown]
 # ## Forbid what cannot be right
@@ -485,7 +485,7 @@ assert repaired < 0.6 * found.count(None)
 # *The paper parsed with a beam of 21. For our parser, a beam helps with the constraint and does not help
 # without it: [Does a wide beam hurt parsing?](evidence/does_a_wide_beam_hurt_parsing.ipynb)*
 #
-# **To keep:** if you know a rule of the output, don't hope that the model has learned it; mask every token
+# **Remember:** if you know a rule of the output, don't hope that the model has learned it; mask every token
 # that would break it.
 
 # %% [markdown]

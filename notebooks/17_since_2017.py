@@ -202,7 +202,7 @@ class LanguageModel(nn.Module):
 
 
 # %% [markdown]
-# **To keep:** a language model is the paper's decoder without its cross-attention.
+# **Remember:** a language model is the paper's decoder without its cross-attention.
 
 # %% [markdown]
 # ## Training on text
@@ -330,7 +330,7 @@ assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 # %% [markdown]
 # We have only one run of each model, and the two losses are about the same.
 #
-# **To keep:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works
+# **Remember:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works
 # just as well.
 
 # %% [markdown]
@@ -414,7 +414,7 @@ print(f"+ RMSNorm ≈{losses['+ RMSNorm']:.2f}, + rotary ≈{losses['+ rotary']:
 assert losses["+ rotary"] < losses["+ RMSNorm"]
 
 # %% [markdown]
-# **To keep:** rotary positions turn queries and keys, so that the score depends on the distance between two
+# **Remember:** rotary positions turn queries and keys, so that the score depends on the distance between two
 # tokens.
 
 # %% [markdown]
@@ -462,7 +462,7 @@ print(write(model, "A cat", likeliest))
 # which makes $1 + 2 + \dots + 30 = 465$ in total. Rotary positions fit in well: a key is rotated before it
 # is stored, and its position never changes.
 #
-# **To keep:** a token's keys and values are computed once and then kept for all later steps.
+# **Remember:** a token's keys and values are computed once and then kept for all later steps.
 
 # %% [markdown]
 # ## The heads: grouped queries
@@ -525,7 +525,7 @@ with torch.no_grad():
 # heads of keys and values. With 16-bit numbers, the cache for a text of 4,096 tokens takes 1.3 GB. With 64
 # heads of keys and values, it would take 10.7 GB.
 #
-# **To keep:** when query heads share keys and values, the cache becomes smaller.
+# **Remember:** when query heads share keys and values, the cache becomes smaller.
 
 # %% [markdown]
 # ## The network: SwiGLU
@@ -579,7 +579,7 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # with SwiGLU, and both together lowered it no further than one of them alone: [Which changes since 2017 pay
 # here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
-# **To keep:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
+# **Remember:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
 # inner width keeps the number of weights the same.
 
 # %% [markdown]
@@ -677,7 +677,7 @@ plt.show()
 # Here p is 0.4, so that all blue words fit into the figure. The orange bars are the probabilities at a
 # temperature of 0.3, which moves most of the probability to the first few words.*
 #
-# **To keep:** search when there are few right answers. Sample when there are many, and cut off the tail.
+# **Remember:** search when there are few right answers. Sample when there are many, and cut off the tail.
 
 # %% [markdown]
 # ## The family
