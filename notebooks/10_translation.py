@@ -152,7 +152,8 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # **Build the vocabulary from the training text only.** If you also use val, the words of val stay whole
 # more often than the words of other new text, and your score looks better than it should.
 #
-# **Remember:** frequent words are one piece, rare words are several, and only the training text decides which.
+# **Remember:** frequent words are one piece, rare words are several, and only the training text decides
+# which.
 
 # %% [markdown]
 # ## Training

@@ -816,8 +816,8 @@ assert of_five[-1] < min(alone[10:])
 # *We measured it in [What do beam, penalty and averaging bring in
 # BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
 #
-# **Remember:** late in training, the mean of several checkpoints of one run can have a lower loss than each of
-# them.
+# **Remember:** late in training, the mean of several checkpoints of one run can have a lower loss than each
+# of them.
 
 # %% [markdown]
 # ## What you can now say
