@@ -221,11 +221,14 @@ def test_settings_that_are_chosen_are_compared_with_random_ones(tmp_path, monkey
     monkeypatch.setitem(own.DATA, "numbers", (lambda: own.split(pairs), ("spaces", "spaces"), "exact"))
     small = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "vocab": 300, "max_tokens": 256}
     monkeypatch.setattr(own, "draw_settings", lambda draw: small)
-    arguments = ["own_data", "--seconds", "1", "--random", "1", "--json", str(record), "numbers"]
-    monkeypatch.setattr("sys.argv", arguments)
-    own.main()
+    arguments = ["own_data", "--seconds", "1", "--random", "1", "--seeds", "0", "--json", str(record)]
+    for more in ([], ["--pairs", "60"], []):  # the last finds both runs in the record
+        monkeypatch.setattr("sys.argv", [*arguments, *more, "numbers"])
+        own.main()
     runs = json.loads(record.read_text(encoding="utf-8"))["found"]["runs"]
-    assert [run["kind"] for run in runs] == ["chosen", "random"]
+    assert [(run["kind"], run["pairs"]) for run in runs] == [
+        (kind, most) for most in (None, 60) for kind in ("random", "chosen")
+    ]
     assert all(0 <= run["score"] <= 100 for run in runs)
 
 
