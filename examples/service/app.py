@@ -22,6 +22,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, create_model
 from pydantic.dataclasses import dataclass
 from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from annotated import Translator
 
@@ -41,7 +42,9 @@ class Settings:
     batch: PositiveInt = 64  # sentences translated together at most
     waiting: PositiveInt = 512  # sentences in the queue at most; further requests are refused
     connections: PositiveInt = 1000  # open at the same time at most
-    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 20.0  # until a request is given up
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = (
+        20.0  # for a request's head, then for the rest
+    )
 
 
 class Batcher:
@@ -81,6 +84,24 @@ class Batcher:
         for future, result in zip(futures, results, strict=True):
             if not future.done():
                 (future.set_exception if isinstance(result, Exception) else future.set_result)(result)
+
+
+def heads_within(seconds: float) -> type[asyncio.Protocol]:
+    """Make a protocol that closes a connection on which no whole head of a request comes in that time."""
+
+    class Prompt(AutoHTTPProtocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self.late = self.loop.call_later(seconds, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.late.cancel()  # the head is here: `translate` counts the time from now on
+            elif self.late.cancelled():  # the next request on this connection begins
+                self.late = self.loop.call_later(seconds, self.transport.close)
+
+    return Prompt
 
 
 async def read_body(request: Request, most: int) -> bytes:
@@ -177,6 +198,7 @@ def main() -> None:
         app,
         host=settings.host,
         port=settings.port,
+        http=heads_within(settings.seconds),
         limit_concurrency=settings.connections + 1,  # uvicorn refuses from this number on
         timeout_graceful_shutdown=int(settings.seconds) + 1,
         access_log=False,

@@ -141,6 +141,28 @@ def test_who_sends_slowly_is_sent_away_and_holds_up_nobody(address):
         connection.close()
 
 
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["first", "second"])
+@pytest.mark.parametrize("begun", [b"", b"POST /translate HTTP/1.1\r\nHost"], ids=["nothing", "half"])
+def test_who_sends_no_whole_head_is_sent_away(before, begun, address):
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        if before:
+            connection.sendall(before)
+            assert connection.recv(10_000).startswith(b"HTTP/1.1 200")
+        connection.sendall(begun)
+        started = time.monotonic()
+        while connection.recv(1000):
+            pass
+        assert time.monotonic() - started < 3 * SECONDS
+
+
+def test_a_pause_between_requests_is_no_fault(address):
+    with httpx.Client(base_url=address, timeout=60) as client:
+        assert client.get("/health").status_code == 200
+        time.sleep(SECONDS + 1)
+        assert client.get("/health").status_code == 200
+
+
 def test_who_reads_slowly_or_leaves_holds_up_nobody(address):
     host, port = address.removeprefix("http://").split(":")
     body = b'{"sentences": ["the dog sees a cat"]}'
