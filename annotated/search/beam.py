@@ -54,6 +54,7 @@ def beam_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     forbidden: Sequence[int] = (),
     on_step: Callable[[int, list[Candidate]], None] | None = None,
+    no_repeat_ngram: int = Search.no_repeat_ngram,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: at every step, keep the `beam` likeliest hypotheses of each sentence.
 
@@ -73,11 +74,13 @@ def beam_search(
         forbidden: tokens that are never generated.
         on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
+        no_repeat_ngram: length of the sequences of tokens of which none is generated twice in a translation
+            (Paulus et al. 2018); 0 lets all repeat. Prefixes stay as they are.
 
     Raises ValueError as `Search` does, for a limit below 1, and for prefixes with the end symbol or forbidden
     tokens.
     """
-    settings = Search(beam, alpha, penalty, n_best)
+    settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
     if min(forbidden, default=0) < 0:
         raise ValueError(f"there is no token {min(forbidden)} to forbid")
     if not len(src):
@@ -200,6 +203,9 @@ def run_beams(
                 only = log_probs[i, :, forced].clone()
                 log_probs[i] = -torch.inf
                 log_probs[i, :, forced] = only
+            elif search.settings.no_repeat_ngram:
+                for j, begun in enumerate(tokens[i, :, 1:].tolist()):
+                    log_probs[i, j, repeating(begun, search.settings.no_repeat_ngram)] = -torch.inf
 
         # Twice the beam: even if half of the continuations end, k remain.
         best, origin, token = best_continuations(scores, log_probs, 2 * k)  # each (B, 2k)
@@ -225,6 +231,12 @@ def run_beams(
             memory, src_mask = memory[places], src_mask[places]
         tokens = torch.cat([tokens[parents], token.unsqueeze(-1)], dim=-1)
         visible = torch.cat([visible[parents], itself.expand(len(left), k, k)], dim=-1)
+
+
+def repeating(tokens: list[int], n: int) -> list[int]:
+    """List what would complete a sequence of `n` tokens that already stands in `tokens`."""
+    last = tokens[len(tokens) - n + 1 :]  # with one more, a sequence of n
+    return [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == last]
 
 
 def next_log_probs(

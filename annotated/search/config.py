@@ -21,9 +21,10 @@ class Search:
     alpha: float = 0.6  # exponent of the length penalty; 0 for none
     penalty: Penalty = "gnmt"  # ((5 + length) / 6)^alpha (gnmt, section 6.1), or length^alpha (power)
     n_best: int = 1  # hypotheses returned of each sentence
+    no_repeat_ngram: int = 0  # sequences of so many tokens occur once in a translation; 0 lets all repeat
 
     def __post_init__(self) -> None:
-        check_fields(self, unbounded=("alpha",))
+        check_fields(self, may_be_0=("no_repeat_ngram",), unbounded=("alpha",))
         if not self.n_best <= self.beam <= MAX_BEAM or self.alpha > MAX_ALPHA:
             needed = f"n_best <= beam <= {MAX_BEAM} and alpha <= {MAX_ALPHA}"
             found = f"n_best={self.n_best}, beam={self.beam} and alpha={self.alpha}"

@@ -1,7 +1,7 @@
 """Evaluate a model on a split of a corpus: BLEU and chrF of its translations, perplexity and accuracy."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Results:
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
     left_out: int = 0  # pairs with more tokens than the model has positions, which these two leave out
+    no_repeat_ngram: int = 0  # see `Search`
 
     def __repr__(self) -> str:
         scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
@@ -85,7 +86,8 @@ def score_split(
         advice = "name its language by --pair, or a tokenizer by --bleu-tokenize, such as zh or char"
         warnings.warn(f"BLEU counts words between spaces, which this text lacks; {advice}", stacklevel=2)
     measure = bleu_metric(tokenize)
-    found = translator.translate(text.src, search.beam, search.alpha, search.penalty, progress=progress)
+    options = {name: value for name, value in asdict(search).items() if name != "n_best"}
+    found = translator.translate(text.src, **options, progress=progress)
     references = [normalize(line) for line in text.tgt]
     language = corpus.tgt_language or ""
     older = (found, references) if tokenized else None
@@ -112,5 +114,6 @@ def score_split(
         tokens.perplexity,
         tokens.accuracy,
         len(text) - len(pairs),
+        search.no_repeat_ngram,
     )
     return results, found

@@ -146,6 +146,7 @@ class Translator:
         max_tokens: int = 4096,
         progress: bool = False,
         first_line: int = 1,
+        no_repeat_ngram: int = Search.no_repeat_ngram,
     ) -> list[str]:
         """Translate sentences, one for one and in order; one without a visible character gives "".
 
@@ -154,7 +155,8 @@ class Translator:
         batches side by side as PyTorch has threads. Messages count lines from `first_line` on. Raises
         ValueError for a single string or a table, for scores that are not finite, and as `beam_search` does.
         """
-        results = self.search(sentences, beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line)
+        options = beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line, no_repeat_ngram
+        results = self.search(sentences, *options)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
     def n_best(self, sentence: str, n: int = 4, alpha: float = Search.alpha) -> list[tuple[str, float]]:
@@ -173,9 +175,10 @@ class Translator:
         max_tokens: int = 4096,
         progress: bool = False,
         first_line: int = 1,
+        no_repeat_ngram: int = Search.no_repeat_ngram,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
-        settings = Search(beam, alpha, penalty, n_best)
+        settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         texts = list(sentences)

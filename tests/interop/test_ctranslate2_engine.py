@@ -160,6 +160,15 @@ def test_a_source_beyond_the_table_of_positions(words):
     check_equal(ours.search(texts, 1), theirs.search(texts, 1))
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_no_sequence_of_tokens_occurs_twice(beam, n, words):
+    ours, theirs = both(biased(t1=-1), words, words)
+    texts = ["a dog runs a dog runs a", "a dog runs a", "runs dog"]
+    options = {"beam": beam, "no_repeat_ngram": n}
+    check_equal(ours.search(texts, **options), theirs.search(texts, **options))
+
+
 @pytest.mark.parametrize("symbols", [{"before": (0,)}, {"after": ()}], ids=str)
 def test_a_source_between_other_symbols(symbols, words):
     src_tokenizer = WordTokenizer(["a", "dog", "runs"], None, **symbols)

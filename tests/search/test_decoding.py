@@ -168,14 +168,22 @@ def exhaustive(model, src, src_mask, limit, alpha, penalty, vocab):
     return sorted(scored, reverse=True)
 
 
+def repeats(tokens, n):
+    """Whether some sequence of n tokens occurs twice."""
+    sequences = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return len({*sequences}) < len(sequences)
+
+
 @pytest.mark.parametrize("penalty", ["gnmt", "power"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.5])
-def test_a_wide_enough_beam_is_exhaustive_search(alpha, penalty):
+@pytest.mark.parametrize(("alpha", "once"), [(0.0, 0), (0.6, 0), (1.0, 1), (2.5, 0)])
+def test_a_wide_enough_beam_is_exhaustive_search(alpha, once, penalty):
     vocab, limit = 4, 3
     for seed in range(3):
         model, (src, src_mask) = toy(vocab, seed=seed), sources(seed, lengths=(4,))
-        expected = exhaustive(model, src, src_mask, limit, alpha, penalty, vocab)[:6]
+        expected = exhaustive(model, src, src_mask, limit, alpha, penalty, vocab)
+        expected = [each for each in expected if not once or not repeats(each[2], once)][:6]
         options = {"beam": vocab ** (limit - 1), "alpha": alpha, "penalty": penalty, "n_best": 6}
+        options["no_repeat_ngram"] = once
         (found,) = beam_search(model, src, src_mask, limit, **options)
         assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
         for hypothesis, (score, log_prob, _) in zip(found, expected, strict=True):
@@ -195,6 +203,23 @@ def test_neighbours_in_the_batch_do_not_matter(beam):
         assert [h.tokens for h in alone] == [h.tokens for h in together[i]]
         for one, other in zip(alone, together[i], strict=True):
             assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_sequence_of_tokens_occurs_twice(n):
+    model, (src, src_mask) = toy(seed=1), sources(lengths=(5, 3, 7, 1, 4, 6))
+    prefixes = [(), (), (), (), (), (5, 5, 5, 5, 5)]
+    options = {"max_length": 25, "n_best": 4, "prefixes": prefixes}
+    free = beam_search(model, src, src_mask, **options)
+    *found, begun = beam_search(model, src, src_mask, **options, no_repeat_ngram=n)
+    assert any(repeats(each.tokens, n) for best in free[:-1] for each in best)
+    assert not any(repeats(each.tokens, n) for best in found for each in best)
+    assert all(each.tokens[:5] == prefixes[-1] for each in begun)
+    assert not any(repeats(each.tokens[5:], n) for each in begun)
+    long = beam_search(model, src, src_mask, **options, no_repeat_ngram=26)
+    assert [[each.tokens for each in best] for best in long] == [
+        [each.tokens for each in best] for best in free
+    ]
 
 
 def test_prefixes_are_kept_and_forbidden_tokens_avoided():
@@ -291,6 +316,7 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
         {"beam": 2, "n_best": 3},
         {"n_best": 0},
         {"alpha": -0.1},
+        {"no_repeat_ngram": -1},
         {"penalty": "none"},
         {"max_length": 0},
         {"prefixes": [(3,), (4,)]},

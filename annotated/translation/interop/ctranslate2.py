@@ -176,6 +176,7 @@ class CTranslate2Engine:
                 max_decoding_length=max(limits[i] for i in group) - exact,
                 min_decoding_length=0,
                 max_input_length=0,
+                no_repeat_ngram_size=settings.no_repeat_ngram,
                 max_batch_size=1024,
                 batch_type="tokens",
                 return_scores=True,
