@@ -171,11 +171,12 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # **encoder** reads the English sentence. Its last state goes to the **decoder**, which writes the German
 # sentence, one word after another.
 #
-# ![An RNN encoder-decoder with one vector between its halves; the same with attention; a Transformer's
-# encoder](../images/before.svg)
+# ![Left: one vector carries a cat runs to the decoder. Middle: the decoder's second state looks back at all
+# three, with the weights 0.2, 0.7 and 0.1. Right: each word of a cat runs looks at each](../images/before.svg)
 #
 # *Figure 1. Left: one vector carries the whole sentence. Middle: the decoder looks back at all states of
-# the encoder. Right: the Transformer's encoder has no recurrence.*
+# the encoder; the lines of its second step are strong, and the thickest belongs to the largest weight. Right:
+# the Transformer's encoder has no recurrence.*
 #
 # On the left, the last state is a **bottleneck**: the same number of entries has to hold five words or
 # fifty. Cho et al. ([2014b](https://arxiv.org/abs/1409.1259)) found that such a model translated long
@@ -444,11 +445,11 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # | convolution over $k$ neighbors | $k \cdot n \cdot d^2$ | $1$ | $\log_k n$ |
 # | self-attention to $r$ neighbors | $r \cdot n \cdot d$ | $1$ | $n / r$ |
 #
-# ![A recurrent layer, one with self-attention on top, two convolutional layers, and self-attention
-# alone](../images/layers.svg)
+# ![From the first of four words to the last output: 4 steps in a recurrent layer, 2 with attention on top of
+# one, 3 through convolutions of 3 neighbors, 1 with self-attention](../images/layers.svg)
 #
-# *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output.
-# "Both" is attention on top of a recurrent layer.*
+# *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output,
+# and its steps are counted.*
 #
 # You have already seen two of the columns at work: the steps that wait, and the path. In the last two
 # rows, each output sees only $k$ or $r$ words. So information crosses a long sentence through several

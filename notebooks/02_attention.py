@@ -191,8 +191,8 @@ for i in range(3):  # equation 1 as a loop
 # These are the weights and the outputs from 00, where you checked the row of *cat* by hand. Some scores
 # differ from those in 00 in the last digit, because our $Q$ and $K$ are rounded.
 #
-# ![Scaled dot-product attention: queries times keys, scale, mask, softmax, the product with the
-# values](../images/attention.svg)
+# ![One query of three is compared with four keys, the last of which is hidden; the softmax makes the weights
+# 0.1, 0.7, 0.2 and 0; they mix the four values into one output](../images/attention.svg)
 #
 # *Figure 2. The same steps as a drawing, with three queries and four keys. A mask hides the cells that
 # are struck out. Masks are the second half of this lesson.*

@@ -54,26 +54,28 @@ import matplotlib.pyplot as plt
 import seaborn
 
 from annotated import load_pretrained
-from annotated.plots import setup_notebook
+from annotated.plots import as_words, setup_notebook
 
 setup_notebook()
 translator = load_pretrained("multi30k-en-de")
 seen = translator.attention("A man throws a ball to a dog.")
 heads = seen.maps["cross", 3]  # (heads, German, English)
 written = [*seen.tgt_tokens[1:], "</s>"]
-steps = [f"{read} → {wrote}" for read, wrote in zip(seen.tgt_tokens, written, strict=True)]
+read = as_words(seen.tgt_tokens)
+steps = [f"{a} → {b}" for a, b in zip(read, [*read[1:], "end"], strict=True)]
 fig, axes = plt.subplots(1, 4, figsize=(16, 4.2), sharey=True)
 look = {"cmap": "Blues", "vmin": 0, "vmax": 1, "cbar": False, "linewidths": 1}
 for number, (ax, weights) in enumerate(zip(axes, heads, strict=True), start=1):
-    seaborn.heatmap(weights, xticklabels=seen.src_tokens, yticklabels=steps, ax=ax, **look)
+    seaborn.heatmap(weights, xticklabels=as_words(seen.src_tokens), yticklabels=steps, ax=ax, **look)
     ax.set(title=f"head {number}")
-    ax.tick_params(axis="y", rotation=0)
+    ax.tick_params(axis="x", rotation=60, length=0)
+    ax.tick_params(axis="y", rotation=0, length=0)
 plt.show()
 
 # %% [markdown]
 # *Figure 1. Each row is one step: the German token that was read last, and the token that is written. The
-# columns are the English tokens. The darker a cell is, the more this head looks there. The last two columns
-# are equal. That is not a mistake: the text below Figure 4 explains it.*
+# columns are the English tokens, and end is the token `</s>`. The darker a cell is, the more this head looks there. The last two columns
+# are equal. That is not a mistake: the text below Figure 5 explains it.*
 
 # %% tags=["check"]
 different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
@@ -387,6 +389,12 @@ show("sum", from_1 + from_2)
 assert_close(from_1 + from_2, by_hand)
 
 # %% [markdown]
+# ![Four heads read the stream of cat; each head's output goes through its own rows of W^O and becomes a vector
+# of d_model numbers; the four vectors are added to the stream](../images/stream.svg)
+#
+# *Figure 4. The same with four heads. The gray line is the word's vector on its way through the model, and
+# the layer adds to it.*
+#
 # **A multi-head layer is a sum of heads.** Each head reads from all $d_{model}$ numbers of the words it
 # looks at, and writes to all $d_{model}$ numbers of the word that is looking. Without $W^O$, head 1 could
 # write only into the first two numbers of its word and head 2 only into the last two. The layer could not
@@ -487,35 +495,39 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 #
 # A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
 # its queries are German. This mask need not hide any later words, because the whole English sentence is
-# known. Here are all three uses for *A cat runs.*, in the translator from the top of this page.
+# known. Here are all three uses for *A cat is running.*, in the translator from the top of this page. English
+# has one token more than German here.
 
 # %% tags=["figure-three-uses", "scaffold"]
-seen = translator.attention("A cat runs.")
+seen = translator.attention("A cat is running.")
 english, german = seen.src_tokens, seen.tgt_tokens
-uses = {"encoder": (english, english), "decoder": (german, german), "cross": (german, english)}
-fig, axes = plt.subplots(1, 3, figsize=(14, 3.9))
+names = as_words(english), as_words(german)
+uses = {"encoder": (names[0], names[0]), "decoder": (names[1], names[1]), "cross": (names[1], names[0])}
+fig, axes = plt.subplots(1, 3, figsize=(14, 4.4))
 for ax, (use, (queries, keys)) in zip(axes, uses.items(), strict=True):
     weights = seen.maps[use, 3].mean(dim=0)  # last layer, mean of the heads: (queries, keys)
     hidden = (weights == 0).numpy() if use == "decoder" else None
     look = {"annot": True, "fmt": ".2f", "cmap": "Blues", "vmin": 0, "vmax": 1, "cbar": False}
     seaborn.heatmap(weights, mask=hidden, ax=ax, **look)
-    ax.set_xticklabels(keys, rotation=0)
+    ax.set_xticklabels(keys, rotation=45)
     ax.set_yticklabels(queries, rotation=0)
-    ax.set(title=f"{use}: {len(queries)} queries, {len(keys)} keys", facecolor="lightgray")
+    ax.set(title=f"{use}: {len(queries)} × {len(keys)}", facecolor="lightgray")
+    ax.tick_params(length=0)
 plt.show()
 
 # %% [markdown]
-# *Figure 4. The three uses, in the last layer. Each row belongs to the token that looks. The causal mask
-# hides the gray cells.*
+# *Figure 5. The three uses, in the last layer: 6 × 6, 5 × 5 and 5 × 6 weights. Each row belongs to the token
+# that looks, and each column to a token that is looked at. The causal mask hides the gray cells.*
 
 # %% tags=["check"]
 cross = seen.maps["cross", 3].mean(dim=0)
 assert german[2] == "▁Katze"
-assert english[cross[2].argmax()] == "▁runs"
+assert english[cross[2].argmax()] == "▁running"
+assert (len(english), len(german)) == (6, 5)
 assert seen.maps["decoder", 3].triu(diagonal=1).abs().max() == 0
 tokenizer, encoder = translator.src_tokenizer, translator.model.encoder
 with torch.no_grad():
-    states = translator.model.src_embed(torch.tensor([[*tokenizer.encode("A cat runs."), tokenizer.end]]))
+    states = translator.model.src_embed(torch.tensor([[*tokenizer.encode("A cat is running."), tokenizer.end]]))
     alike = []
     for encoder_layer in encoder.layers:
         states = encoder_layer(states, None)
@@ -527,8 +539,8 @@ for weights in seen.maps.values():
     assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
 
 # %% [markdown]
-# On the right, in the row `▁Katze`, the decoder has read *Katze* (cat) and is about to write *rennt*
-# (runs). It looks most at `▁runs`. In the other two panels, much of the weight lies on the period, on
+# On the right, in the row *Katze*, the decoder has read *Katze* (cat) and is about to write *rennt*
+# (runs). It looks most at *running*. In the other two panels, much of the weight lies on the period, on
 # `</s>` or on `<s>`. A likely reason is that weights have to add up to 1, so a head that needs nothing must
 # still look somewhere. [13_reading_attention](13_reading_attention.ipynb) says how to read such pictures,
 # and how not to.

@@ -263,13 +263,12 @@ class FeedForward(nn.Module):
 # We can make the second part visible with the test from 03: we change one input word and see which outputs
 # change, once in an attention layer and once in a feed-forward network.
 #
-# **Before you run this:** each panel of the figure has nine cells, one for each pair of an input word and
-# an output word. A cell is dark if this output changes when this input changes. How many cells will be dark
-# for attention, and how many for the feed-forward network?
+# **Before you run this:** the figure draws a line from an input word to an output word if this output changes
+# when this input changes. Of the nine possible lines, how many will there be for attention, and how many for
+# the feed-forward network?
 
 # %% tags=["figure-influence"]
 import matplotlib.pyplot as plt
-import seaborn
 
 from annotated.plots import setup_notebook
 
@@ -286,15 +285,21 @@ for ax, (name, layer) in zip(axes, layers.items(), strict=True):
         other = sentence.clone()
         other[0, column] += 1  # another word there
         influences[name][:, column] = (layer(other) != layer(sentence))[0].any(dim=-1)
-    look = {"cmap": "Blues", "cbar": False, "vmin": 0, "vmax": 1.3, "linewidths": 2}
-    seaborn.heatmap(influences[name], xticklabels=words, yticklabels=words, ax=ax, **look)
-    ax.set(title=name, xlabel="input", ylabel="output")
-    ax.tick_params(axis="y", rotation=0)
+    for row, column in influences[name].nonzero().tolist():
+        ax.plot([column, row], [0, 1], color="C0" if row == 1 else "0.75", linewidth=4 if row == 1 else 2)
+    for place, word in enumerate(words):
+        for height in (0, 1):
+            box = {"boxstyle": "round", "fc": "white", "ec": "0.5"}
+            ax.text(place, height, word, ha="center", va="center", bbox=box, fontsize=15)
+    ax.set(title=name, xlim=(-0.5, 2.5), ylim=(-0.25, 1.25), yticks=[0, 1], yticklabels=["input", "output"])
+    ax.set_xticks([])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. A dark cell means that the output of its row depends on the input of its column. Through the
-# feed-forward network, each word depends only on itself.*
+# *Figure 1. A line means that the output depends on the input; the lines into cat are strong. In attention,
+# there are nine. Through the feed-forward network, each word depends only on itself: there are three.*
 
 # %% tags=["check"]
 assert influences["attention"].all()
@@ -424,6 +429,11 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # 1. English tokens to vectors, at the bottom of the encoder;
 # 2. German tokens to vectors, at the bottom of the decoder;
 # 3. vectors to logits, at the top of the decoder.
+#
+# ![The row of cat goes into the encoder, the row of eine into the decoder, and the decoder's vector is compared
+# with every row of the same table; the row of Katze has the largest dot product](../images/tied.svg)
+#
+# *Figure 2. One table, three jobs: look up, look up, compare.*
 #
 # In code, weight tying takes one line. Afterward, both modules hold the *same* parameter:
 

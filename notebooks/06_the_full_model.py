@@ -180,52 +180,21 @@ assert torch.allclose(y, stream[-1], atol=1e-5)
 
 # %% [markdown]
 # The same tokens come out. In all four decoder layers, the second attention reads the *same* memory, which
-# is the output of the last encoder layer. Here are the shapes of our sentence on its way through the model:
+# is the output of the last encoder layer. Here is the whole model once more, with the shapes on the way:
+#
+# ![Bottom to top. Left, the encoder: embedding, plus positions, then N times self-attention and feed-forward,
+# each added to the stream and normed. Right, the decoder: the same with masked self-attention,
+# cross-attention, which takes keys and values from the memory, and feed-forward; then a linear map and the
+# softmax](../images/architecture.svg)
+#
+# *Figure 1. The model, from bottom to top. Each sub-layer reads the stream, the gray line, and its result is
+# added to the stream, whose shape never changes inside a stack. For our sentence, S and T are 5, d is 128,
+# N is 4, and V is 10,000. The other numbers in the drawing are those of the paper's base model.*
 
-# %% tags=["scaffold"]
-shapes = {}
-hooks = [
-    module.register_forward_hook(lambda _, given, out, name=name: shapes.update({name: tuple(out.shape)}))
-    for name, module in model.named_modules()
-]
-with torch.no_grad():
-    _ = model.generator(model(english, german, None, subsequent_mask(5)))
-for hook in hooks:
-    hook.remove()
-titles = {"self_attn": "self-attention", "src_attn": "cross-attention", "feed_forward": "feed-forward"}
-
-# %% tags=["figure-shapes", "scaffold"]
-import re
-
-import matplotlib.pyplot as plt
-
-from annotated.plots import setup_notebook
-
-setup_notebook()
-box = {"boxstyle": "round", "fc": "white", "ec": "0.4"}
-arrow = {"arrowstyle": "->", "color": "0.3", "lw": 1.5}
-around = {**arrow, "connectionstyle": "arc3,rad=0.6"}
-_, ax = plt.subplots(figsize=(10, 8))
-for x, stack, ends in ((0, "encoder", ("src_embed",)), (1, "decoder", ("tgt_embed", "generator"))):
-    layer = [name for name in shapes if re.fullmatch(rf"{stack}\.layers\.0\.(\w+_\w+|sublayer\.\d)", name)]
-    for y, name in enumerate([ends[0], *layer, stack, *ends[1:]]):
-        title = titles.get(name.split(".")[-1], "add, norm" if "sublayer" in name else name)
-        ax.text(x, -y, f"{title}\n{shapes[name]}", ha="center", va="center", bbox=box)
-        if y:
-            ax.annotate("", (x, 0.3 - y), (x, 0.7 - y), arrowprops=arrow)
-        if "sublayer" in name:
-            ax.annotate("", (x - 0.12, -y), (x - 0.12, 2 - y), arrowprops=around)
-ax.annotate("", (0.86, -3), (0.1, -5), arrowprops=arrow)
-ax.text(0.4, -4.6, "memory")
-ax.set(xlim=(-0.5, 1.4), ylim=(-8.5, 0.6), title="A cat runs.")
-ax.axis("off")
-plt.show()
-
-# %% [markdown]
-# *Figure 1. The first layer of each stack, with the shape after each step, for one sentence with five
-# tokens on each side and vectors of 128 numbers. The other three layers look the same and are left out. The
-# boxes `encoder` and `decoder` stand for the outputs of the whole stacks. The curved lines are the stream,
-# which goes around each sub-layer to the addition. Its shape never changes inside a stack.*
+# %% tags=["check"]
+assert x.shape == y.shape == (1, 5, 128)
+assert model.generator(y).shape == (1, 5, 10_000)
+assert len(model.encoder.layers) == len(model.decoder.layers) == 4
 
 # %% [markdown]
 # ## Why add?
@@ -280,15 +249,19 @@ def through(step):
 # vector is replaced by a weighted mean of all of them, again and again?
 
 # %% tags=["figure-alike"]
+import matplotlib.pyplot as plt
 import seaborn
 from torch.nn import functional as F
 
+from annotated.plots import as_words, setup_notebook
+
+setup_notebook()
 bare, residual = through(lambda x, sublayer: sublayer(x)), through(lambda x, sublayer: x + sublayer(x))
 fig, axes = plt.subplots(2, 3, figsize=(10.5, 7), sharex=True, sharey=True)
 for row, (name, states) in zip(axes, (("bare", bare), ("residual", residual)), strict=True):
     for ax, count in zip(row, (0, 3, 12), strict=True):
         unit = F.normalize(states[count], dim=-1)
-        pieces = tokenizer.pieces(sentence[0].tolist())
+        pieces = as_words(tokenizer.pieces(sentence[0].tolist()))
         seaborn.heatmap(
             unit @ unit.T,
             vmin=0,

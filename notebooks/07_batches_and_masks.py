@@ -139,6 +139,11 @@ assert cut["gesehen"] == ["g", "e", "sehen"]
 # five merges, something remarkable has happened: BPE has found the verb *sehen* inside its participle
 # *gesehen*. BPE knows no German. It only counts.
 #
+# ![gesehen from bottom to top: e and h are joined (20 times), eh and e (15), ehe and n (15), s and ehen (9);
+# what is left is g, e and sehen](../images/merges.svg)
+#
+# *Figure 1. How gesehen was put together. The number behind each join says how often the pair occurred.*
+#
 # The translator's vocabulary was made in the same way, with thousands of merges. The sign `▁` stands for
 # the space before a word:
 
@@ -165,12 +170,12 @@ assert len(tokenizer.encode("A cat runs.")) == 4
 # The decoder learns to continue a sentence. At every position it reads a token and must predict the *next*
 # token. So a training example needs the target twice: once to be read, and once to be predicted.
 #
-# ![The target sentence; the decoder reads all but its last token, and must predict all but its
-# first](../images/shift.svg)
+# ![The decoder reads start, eine, Katze, rennt; it must predict eine, Katze, rennt, end: the same sentence,
+# moved by one](../images/shift.svg)
 #
-# *Figure 1. The target is shifted by one. At each position, the decoder reads one token, which the solid
+# *Figure 2. The target is shifted by one. At each position, the decoder reads one token, which the solid
 # arrow shows. It may also look at the earlier tokens, which the dashed arrows show. It must predict the
-# token below.*
+# token above. The words start and end stand for the two special tokens.*
 #
 # The token `<s>` marks the start of a sentence, and `</s>` marks its end. The two rows are the same
 # sentence, shifted by one position. The second line below is the most important line of code in this
@@ -274,7 +279,7 @@ import matplotlib.pyplot as plt
 import numpy
 import seaborn
 
-from annotated.plots import setup_notebook
+from annotated.plots import as_words, setup_notebook
 
 setup_notebook()
 style = {"linewidths": 2, "cbar": False, "xticklabels": False, "yticklabels": False}
@@ -282,7 +287,7 @@ style["annot_kws"] = {"color": "black"}
 fig, axes = plt.subplots(3, 1, figsize=(11, 5.6), sharex=True)
 sides = {"src: the encoder reads": src, "tgt: the decoder reads": tgt, "tgt_y: it must predict": tgt_y}
 for ax, (title, rows) in zip(axes, sides.items(), strict=True):
-    names = numpy.array([tokenizer.pieces(row) for row in rows.tolist()])
+    names = numpy.array([as_words(tokenizer.pieces(row)) for row in rows.tolist()])
     names[rows == tokenizer.pad] = ""
     seaborn.heatmap(rows != tokenizer.pad, annot=names, fmt="", cmap=["#dddddd", "#56b4e9"], ax=ax, **style)
     ax.set_xlim(0, src.size(1))
@@ -291,7 +296,7 @@ plt.show()
 print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
-# *Figure 2. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
+# *Figure 3. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
 # block, moved left by one. In a short row, the decoder also reads `</s>` and would have to predict padding
 # there, but the loss leaves that position out.*
 #
@@ -452,7 +457,7 @@ assert (english_of_20.min(), english_of_20.max()) == (11, 26)
 # %% [markdown]
 # ## The model that was right about everything
 #
-# Now back to the first cell. Compare it with Figure 1. Can you see the mistake?
+# Now back to the first cell. Compare it with Figure 2. Can you see the mistake?
 #
 # We forgot to shift the target. The decoder *read* `Eine Katze rennt . </s>`, and it was asked for the same
 # row. At each position, the answer was the token that it was reading.
@@ -511,7 +516,7 @@ def depends(prepare, model, target):
 
 # %% tags=["figure-dependence", "scaffold"]
 allowed = torch.ones(5, 6, dtype=torch.bool).tril()  # prediction t is about token t + 1
-names = tokenizer.pieces(whole[0].tolist())
+names = as_words(tokenizer.pieces(whole[0].tolist()))
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), sharey=True)
 for ax, prepare in zip(axes, (honest, unshifted, leaky), strict=True):
     grid = depends(prepare, untrained, whole)
@@ -534,7 +539,7 @@ axes[0].tick_params(axis="y", rotation=0)
 plt.show()
 
 # %% [markdown]
-# *Figure 3. Each row is a prediction, and each column is a token of the target. Blue: the prediction
+# *Figure 4. Each row is a prediction, and each column is a token of the target. Blue: the prediction
 # depends on this token. Orange: it depends on this token and must not.*
 
 # %% tags=["check"]

@@ -189,11 +189,11 @@ assert beam_of(3) == everything[0]
 # than greedy decoding: *eine Katze* and *eine Frau* lead to ten equally probable sentences, and each of them
 # has only about a fifth of the probability of *ein Hund*. The drawing shows how that happens.
 #
-# ![A beam of two drops der at step 1 and ein Hund at step 2; it keeps eine Katze and eine Frau, which split
-# into ten sentences](../images/beam.svg)
+# ![A beam of two drops der (0.25) at step 1 and ein Hund (0.168) at step 2; it keeps eine Katze and eine Frau
+# (0.175 each), which split into ten sentences of 0.035, of which it keeps two](../images/beam.svg)
 #
 # *Figure 1. A beam of two. At step 2, "eine Katze" and "eine Frau" are slightly more probable than "ein
-# Hund". Then each of them splits into five sentences of probability 0.035.*
+# Hund". Then each of them splits into five sentences of probability 0.035, and two of the ten are kept.*
 #
 # Beam search compares how probable the beginnings are *so far*. It cannot know which of them will have to
 # share their probability among many endings. A wider beam usually finds a more probable sentence, but there

@@ -476,8 +476,8 @@ print(write(model, "A cat", likeliest))
 # ![Eight query heads with eight heads of keys and values, with two, and with
 # one](../images/grouped_queries.svg)
 #
-# *Figure 2. Attention with eight query heads. Left: in the paper, each query head has its own keys and
-# values. Middle: four query heads share one head of keys and values. Right: all eight share one.*
+# *Figure 2. Attention with eight query heads. Top: in the paper, each query head has its own keys and
+# values. Middle: four query heads share one head of keys and values. Bottom: all eight share one.*
 #
 # Only the matrices for the keys and the values become smaller. The number of query heads stays the same, so
 # the model can still look for just as many different things.

@@ -3,10 +3,12 @@
 from annotated.plots.beam import plot_beam
 from annotated.plots.charts import explore_attention, explore_masks
 from annotated.plots.curves import plot_learning_curves, plot_schedules
+from annotated.plots.drawing import as_words
 from annotated.plots.heatmaps import plot_alignment, plot_attention, plot_encodings, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
 
 __all__ = [
+    "as_words",
     "explore_attention",
     "explore_masks",
     "plot_alignment",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from annotated.plots.drawing import Look, axes_or_new, load, plt
+from annotated.plots.drawing import Look, as_words, axes_or_new, load, plt
 from annotated.search.beam import Candidate
 
 INK, SOFT = "#222222", "#6b6b6b"
@@ -31,7 +31,7 @@ def plot_beam(
         dropped, (tint, line) = candidate.fate == "dropped", FATES[candidate.fate]
         look: Look = {"color": INK, "lw": 4} if won else {"color": "#aaaaaa", "lw": 1.2}
         ax.plot(*zip(parent, place, strict=True), ls=":" if dropped else "-", **look)
-        text = f"{pieces(candidate.tokens[-1:])[0]}\n{candidate.log_prob:.2f}".replace("-", "−")
+        text = f"{as_words(pieces(candidate.tokens))[-1]}\n{candidate.log_prob:.2f}".replace("-", "−")
         box = {"boxstyle": "round", "fc": tint, "ec": INK if won else line, "lw": 2.5 if won else 1.2}
         color = SOFT if dropped else INK
         ax.text(*place, text, ha="center", va="center", fontsize=11, color=color, bbox=box)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from annotated.attention_maps import AttentionMaps
-from annotated.plots.drawing import Look, Tokens, alt, check_tokens, pd
+from annotated.plots.drawing import Look, Tokens, alt, as_words, check_tokens, pd
 from annotated.plots.heatmaps import ALLOWED, HIDDEN, mask_per_query
 
 KINDS = ("encoder", "decoder", "cross")
@@ -74,7 +74,7 @@ def attention_cells(maps: AttentionMaps) -> "alt.Chart":
         .encode(
             x=alt.X("key:O", title="key", axis=across),
             y=alt.Y("query:O", title="query", axis=down),
-            color=alt.Color("weight:Q", title="weight", scale=alt.Scale(scheme="viridis", domain=[0, 1])),
+            color=alt.Color("weight:Q", title="weight", scale=alt.Scale(scheme="blues", domain=[0, 1])),
             tooltip=["query_token:N", "key_token:N", alt.Tooltip("weight:Q", format=".3f")],
         )
     )
@@ -99,6 +99,7 @@ def explore_masks(
     `masks` are by name, each as in `plot_mask`; `query` is the row that is bright before anybody points, as
     in the still image. Raises ValueError if a mask is not boolean or does not fit the tokens.
     """
+    queries, keys = as_words(queries), as_words(keys)
     kinds = {True: "may attend", False: "hidden"}
     # Numbers place the cell, because the same word may stand there twice.
     rows = [
@@ -109,6 +110,7 @@ def explore_masks(
     chosen = alt.selection_point(
         name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
     )
+    heading = alt.Title(title, subtitle="strong: that query; pale: the others", offset=12)
     axis: Look = {"ticks": False, "domain": False, "labelOverlap": False}
     across = alt.Axis(labelExpr=f"{token_list(keys)}[datum.value]", labelAngle=-45, **axis)
     down = alt.Axis(labelExpr=f"{token_list(queries)}[datum.value]", **axis)
@@ -125,7 +127,7 @@ def explore_masks(
         )
         .properties(width=MASK_CELL * len(keys), height=MASK_CELL * len(queries))
         .add_params(chosen)
-        .facet(column=alt.Column("mask:N", title=None, sort=list(masks)), title=title)
+        .facet(column=alt.Column("mask:N", title=None, sort=list(masks)), title=heading)
     )
 
 
@@ -135,4 +137,4 @@ def token_list(tokens: Tokens) -> str:
     A chart's JSON stands in a script element of the HTML that shows it, which a token of a stranger's model
     must not close; in an expression `<` can be escaped.
     """
-    return json.dumps(list(tokens), ensure_ascii=False).replace("<", "\\u003c")
+    return json.dumps(as_words(tokens), ensure_ascii=False).replace("<", "\\u003c")

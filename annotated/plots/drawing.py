@@ -50,6 +50,14 @@ def palette(count: int = 10) -> list[str]:
     return load("seaborn").color_palette("colorblind", count).as_hex()
 
 
+def as_words(tokens: Tokens) -> list[str]:
+    """Return the tokens as figures show them: without `▁`, and with a dot where a piece continues a word."""
+    if not any(token.startswith("▁") for token in tokens):
+        return list(tokens)
+    named = {"<s>": "start", "</s>": "end"}
+    return [named.get(t, t[1:] if t.startswith("▁") else "·" * t[:1].isalnum() + t) for t in tokens]
+
+
 def check_tokens(grid: Tensor, queries: Tokens, keys: Tokens) -> None:
     """Raise ValueError unless `grid` is (queries, keys): a token on the wrong axis tells a wrong story."""
     expected = (len(queries), len(keys))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from annotated.plots.drawing import Look, Tokens, axes_or_new, check_tokens, load, plt
+from annotated.plots.drawing import Look, Tokens, as_words, axes_or_new, check_tokens, load, plt
 from annotated.transformer.attention import check_mask
 
 HIDDEN, ALLOWED = "#d9d9d9", "#0173b2"  # light grey and the palette's blue: apart in lightness too
@@ -30,11 +30,11 @@ def plot_attention(
     check_tokens(weights, queries, keys)
     ax = axes_or_new(ax, 0.65 * len(keys) + 3.0, 0.5 * len(queries) + 1.6)
     # On a scale from 0 to 1 whatever the largest weight is, so that pictures compare.
-    image = ax.imshow(weights.numpy(), cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+    image = ax.imshow(weights.numpy(), cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     if weights.numel() <= MOST_NUMBERED:
         for (query, key), weight in np.ndenumerate(weights.numpy()):
             if weight >= LEAST_NUMBERED:
-                look: Look = {"color": "white" if weight < 0.48 else "black", "fontsize": 11}
+                look: Look = {"color": "white" if weight > 0.55 else "black", "fontsize": 11}
                 ax.text(key, query, f"{weight:.2f}", ha="center", va="center", **look)
     label_tokens(ax, queries, keys)
     ax.figure.colorbar(image, ax=ax, label="weight")
@@ -104,8 +104,8 @@ def mask_per_query(mask: Tensor, queries: Tokens, keys: Tokens) -> Tensor:
 def label_tokens(ax: "plt.Axes", queries: Tokens, keys: Tokens) -> None:
     """Write queries down the left side of an image, keys along its foot, and white lines between cells."""
     look: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    ax.set_xticks(range(len(keys)), keys, parse_math=False, **look)
-    ax.set_yticks(range(len(queries)), queries, parse_math=False)
+    ax.set_xticks(range(len(keys)), as_words(keys), parse_math=False, **look)
+    ax.set_yticks(range(len(queries)), as_words(queries), parse_math=False)
     ax.set_xticks([x - 0.5 for x in range(1, len(keys))], minor=True)
     ax.set_yticks([y - 0.5 for y in range(1, len(queries))], minor=True)
     ax.grid(True, which="minor", color="white", linewidth=1.5)
