@@ -172,7 +172,8 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # sentence, one word after another.
 #
 # ![Left: one vector carries a cat runs to the decoder. Middle: the decoder's second state looks back at all
-# three, with the weights 0.2, 0.7 and 0.1. Right: each word of a cat runs looks at each](../images/before.svg)
+# three, with the weights 0.2, 0.7 and 0.1. Right: each word of a cat runs looks at
+# each](../images/before.svg)
 #
 # *Figure 1. Left: one vector carries the whole sentence. Middle: the decoder looks back at all states of
 # the encoder; the lines of its second step are strong, and the thickest belongs to the largest weight. Right:

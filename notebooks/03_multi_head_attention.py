@@ -74,8 +74,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Each row is one step: the German token that was read last, and the token that is written. The
-# columns are the English tokens, and end is the token `</s>`. The darker a cell is, the more this head looks there. The last two columns
-# are equal. That is not a mistake: the text below Figure 5 explains it.*
+# columns are the English tokens, and end is the token `</s>`. The darker a cell is, the more this head looks
+# there. The last two columns are equal. That is not a mistake: the text below Figure 5 explains it.*
 
 # %% tags=["check"]
 different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
@@ -389,8 +389,8 @@ show("sum", from_1 + from_2)
 assert_close(from_1 + from_2, by_hand)
 
 # %% [markdown]
-# ![Four heads read the stream of cat; each head's output goes through its own rows of W^O and becomes a vector
-# of d_model numbers; the four vectors are added to the stream](../images/stream.svg)
+# ![Four heads read the stream of cat; each head's output goes through its own rows of W^O and becomes a
+# vector of d_model numbers; the four vectors are added to the stream](../images/stream.svg)
 #
 # *Figure 4. The same with four heads. The gray line is the word's vector on its way through the model, and
 # the layer adds to it.*
@@ -527,7 +527,8 @@ assert (len(english), len(german)) == (6, 5)
 assert seen.maps["decoder", 3].triu(diagonal=1).abs().max() == 0
 tokenizer, encoder = translator.src_tokenizer, translator.model.encoder
 with torch.no_grad():
-    states = translator.model.src_embed(torch.tensor([[*tokenizer.encode("A cat is running."), tokenizer.end]]))
+    tokens = torch.tensor([[*tokenizer.encode("A cat is running."), tokenizer.end]])
+    states = translator.model.src_embed(tokens)
     alike = []
     for encoder_layer in encoder.layers:
         states = encoder_layer(states, None)

@@ -430,8 +430,9 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # 2. German tokens to vectors, at the bottom of the decoder;
 # 3. vectors to logits, at the top of the decoder.
 #
-# ![The row of cat goes into the encoder, the row of eine into the decoder, and the decoder's vector is compared
-# with every row of the same table; the row of Katze has the largest dot product](../images/tied.svg)
+# ![The row of cat goes into the encoder, the row of eine into the decoder, and the decoder's vector is
+# compared with every row of the same table; the row of Katze has the largest dot
+# product](../images/tied.svg)
 #
 # *Figure 2. One table, three jobs: look up, look up, compare.*
 #

@@ -266,8 +266,8 @@ assert model.training
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional input
 # > when generating the next." (section 3)
 #
-# ![In training, the decoder reads 1, 7, 3, 10 and says 7, 4, 10, 5; at inference, it says 7, then 4, reads the
-# 4, and says 3 and 10: three wrong symbols instead of one](../images/teacher_forcing.svg)
+# ![In training, the decoder reads 1, 7, 3, 10 and says 7, 4, 10, 5; at inference, it says 7, then 4, reads
+# the 4, and says 3 and 10: three wrong symbols instead of one](../images/teacher_forcing.svg)
 #
 # *Figure 1. The same model is wrong at the second question both times. In training, the mistake costs one
 # answer. At inference, which the drawing calls "in use", the mistake becomes the next input.*
