@@ -1577,6 +1577,8 @@ assert near(gets, head_2[1])
 
 
 # %% tags=["exercise"]
+from torch import nn
+
 from annotated import attention
 
 
@@ -1593,6 +1595,8 @@ class MyAttention(nn.Module):
 
 
 # %% tags=["exercise-test"]
+import torch
+
 from annotated import check
 
 
@@ -1644,20 +1648,20 @@ def write_greedily(next_log_probs, end, max_len):
 
 
 # %% tags=["exercise-test"]
-def test_write_greedily(write_greedily):
-    for end, max_len, wanted in (
-        ("</s>", 10, ["eine", "Katze", "rennt"]),
-        ("</s>", 2, ["eine", "Katze"]),
-        (".", 10, ["eine", "Katze", "rennt"]),
-    ):
-        likeliest = {(): ("eine", "die"), ("eine",): ("Katze", "Kuh"), ("eine", "Katze"): ("rennt", end)}
+import math
+from random import sample
 
-        def toy(tokens, likeliest=likeliest, end=end):
-            first, second = likeliest.get(tuple(tokens), (end, "rennt"))
-            found = {first: math.log(0.6), second: math.log(0.4)}
+
+def test_write_greedily(write_greedily):
+    cat, drawn = ["eine", "Katze", "rennt"], sample(["die", "rote", "Kuh", "schläft", "heute", "gern"], 6)
+    for sentence, end, max_len in (cat, "</s>", 10), (cat, "</s>", 2), (cat, ".", 10), (drawn, "</s>", 10):
+
+        def toy(tokens, sentence=sentence, end=end):
+            following = [*sentence, end][len(tokens)] if tokens == sentence[: len(tokens)] else end
+            found = {following: math.log(0.6), "und" if following == end else end: math.log(0.4)}
             return found if len(tokens) % 2 else dict(reversed(found.items()))
 
-        written = write_greedily(toy, end, max_len)
+        written, wanted = write_greedily(toy, end, max_len), sentence[:max_len]
         told = f"with max_len={max_len} and end={end!r}, the likeliest tokens are {wanted}, not {written}"
         assert [*written] == wanted, told
 

@@ -561,12 +561,18 @@ print(f"{arrives:.0f} times as much arrives")
 
 
 # %% tags=["exercise"]
+import torch
+
+
 def context_vectors(s, h, A, B, v, real):
     """(batch, d), (batch, n, d), (a, d), (a, d), (a,), bool (batch, n) -> (batch, d)."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import torch
+
+
 def test_context_vectors(context_vectors):
     torch.manual_seed(0)
     s, h = torch.randn(3, 6), torch.randn(3, 4, 6)
@@ -609,12 +615,16 @@ test_context_vectors(solution)
 
 
 # %% tags=["exercise"]
+import torch
+
+
 def all_states(a, x):
     """a and x, (n, d) -> all states (n, d), without a loop over the n words."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import torch
 from torch.overrides import TorchFunctionMode
 
 

@@ -597,6 +597,9 @@ assert mapped.diagonal().mean() < 0.1
 
 
 # %% tags=["exercise"]
+from annotated import attention
+
+
 def multi_head(query, memory, weights, h, mask):
     """(B, T, d_model), (B, S, d_model), bool (B, T, S) -> (B, T, d_model).
 
@@ -606,6 +609,9 @@ def multi_head(query, memory, weights, h, mask):
 
 
 # %% tags=["exercise-test"]
+import torch
+from torch import nn
+
 import annotated
 
 
@@ -658,6 +664,9 @@ test_multi_head(solution)
 
 
 # %% tags=["exercise"]
+from annotated import attention
+
+
 def grouped_query(q, k, v):
     """Queries (B, h, T, d_k), keys and values (B, groups, S, d_k) -> heads (B, h, T, d_k).
 
@@ -667,6 +676,11 @@ def grouped_query(q, k, v):
 
 
 # %% tags=["exercise-test"]
+import torch
+
+from annotated import attention
+
+
 def test_grouped_query(grouped_query):
     torch.manual_seed(0)
     q = torch.randn(2, 8, 5, 16)

@@ -571,6 +571,12 @@ assert_close(second_map(first_map(phrases)), phrases @ product + one_bias)
 
 
 # %% tags=["exercise"]
+import math
+
+import torch
+from torch import nn
+
+
 class TiedEnds(nn.Module):
     """One table (vocab, d_model), and no other parameter."""
 
@@ -588,6 +594,12 @@ class TiedEnds(nn.Module):
 
 
 # %% tags=["exercise-test"]
+import math
+
+import torch
+from torch import nn
+
+
 def test_tied_ends(TiedEnds):
     torch.manual_seed(0)
     ends, tokens = TiedEnds(256, 1000), torch.randint(1000, (20, 10))
@@ -640,6 +652,12 @@ test_tied_ends(Solution)
 
 
 # %% tags=["exercise"]
+import torch
+from torch import nn
+
+import annotated
+
+
 class ParameterAttention(nn.Module):
     """(B, T, d_model) -> (B, T, d_model), with as many parameters as W_1 and W_2 of this d_ff."""
 
@@ -652,6 +670,9 @@ class ParameterAttention(nn.Module):
 
 
 # %% tags=["exercise-test"]
+import torch
+
+
 def test_parameter_attention(ParameterAttention):
     def made(h):
         torch.manual_seed(0)

@@ -434,12 +434,20 @@ print(
 
 
 # %% tags=["exercise"]
+import torch
+
+
 def rotate(x, positions):
     """Vectors (n, d) -> the same, each pair (2i, 2i + 1) turned by its position (n,) times frequency i."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import math
+
+import torch
+
+
 def test_rotate(rotate):
     torch.manual_seed(0)
     at = torch.arange(20, dtype=torch.float64)
@@ -490,12 +498,19 @@ test_rotate(solution)
 
 
 # %% tags=["exercise"]
+import math
+
+import torch
+
+
 def tell_the_time(encodings):
     """Noisy encodings (n, d_model) -> their positions, whole numbers (n,)."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import torch
+
 from annotated import sinusoids as table_of
 
 

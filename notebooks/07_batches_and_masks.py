@@ -624,12 +624,20 @@ assert [f"{way:.2f}" for way in ways] == ["1.25", "1.50", "0.83"]
 
 
 # %% tags=["exercise"]
+import torch
+
+
 def sample_batches(lengths, max_tokens, generator):
     """Batches of indices, each of at most `max_tokens` positions, padding counted."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+from collections import Counter
+
+import torch
+
+
 def test_sample_batches(sample_batches):
     lengths = torch.randint(3, 60, (2000,), generator=torch.Generator().manual_seed(0)).tolist()
     drawn = [sample_batches(lengths, 1000, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
@@ -680,12 +688,20 @@ test_sample_batches(solution)
 
 
 # %% tags=["exercise"]
+from annotated import subsequent_mask
+
+
 def packed_mask(texts):
     """Number of each token's text, (rows, width), 0 for padding -> bool mask (rows, width, width)."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import torch
+
+from annotated import subsequent_mask
+
+
 def test_packed_mask(packed_mask):
     torch.manual_seed(0)
     x, numbers = torch.randn(1, 9, 4), torch.tensor([[1, 1, 1, 2, 2, 3, 3, 3, 0]])

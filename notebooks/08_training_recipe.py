@@ -613,12 +613,19 @@ assert abs(floor - torch.special.entr(smoothed_targets(torch.tensor([4]), 11, 0,
 
 
 # %% tags=["exercise"]
+import torch
+
+
 def authors_loss(log_probs, target, padding, smoothing):
     """Log-probabilities (n, K) and right tokens (n,) -> the loss, summed."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import torch
+from torch.nn import functional as F
+
+
 def test_authors_loss(authors_loss):
     torch.manual_seed(0)
     logs = torch.randn(6, 5).double().log_softmax(dim=-1)

@@ -552,6 +552,11 @@ def accumulate(model, criterion, parts):
 
 
 # %% tags=["exercise-test"]
+import torch
+
+from annotated import Batch, LabelSmoothing, make_model
+
+
 def test_accumulate(accumulate):
     torch.manual_seed(0)
     smoothed = LabelSmoothing(size=11, padding_idx=0, smoothing=0.1)

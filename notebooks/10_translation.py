@@ -516,17 +516,19 @@ def encode(word, merges):
 
 
 # %% tags=["exercise-test"]
+from random import sample
+
+
 def test_encode(encode):
-    learned = [("n", "n"), ("▁", "r"), ("e", "nn"), ("▁r", "enn"), ("▁renn", "t"), ("e", "n")]
-    for word, pieces in {
-        "": ["▁"],
-        "rennt": ["▁rennt"],
-        "rennen": ["▁renn", "en"],
-        "nnn": ["▁", "nn", "n"],
-        "nnenn": ["▁", "nn", "enn"],
-    }.items():
-        given = encode(word, learned)
-        assert given == pieces, f"encode({word!r}, ...) gives {given}; right is {pieces}"
+    pairs = "n n, ▁ r, e nn, ▁r enn, ▁renn t, e n"
+    cut = "▁, ▁rennt, ▁renn en, ▁ nn n, ▁ nn enn"
+    for letters in "rent", "".join(sample("abdfghik", 4)):  # the same with other letters
+        as_drawn = str.maketrans("rent", letters)
+        learned = [tuple(pair.split()) for pair in pairs.translate(as_drawn).split(", ")]
+        for pieces in map(str.split, cut.translate(as_drawn).split(", ")):
+            word = "".join(pieces)[1:]
+            given = encode(word, learned)
+            assert given == pieces, f"encode({word!r}, ...) gives {given}; right is {pieces}"
     given = encode("ab", [("b", "c"), ("▁a", "b"), ("▁", "a")])
     assert given == ["▁ab"], f"a pair may be joined again after later ones: ['▁ab'] is right, not {given}"
 

@@ -853,10 +853,14 @@ def cache_bytes(layers, d_model, src_len, tgt_len, sentences, beam, bytes_per_nu
 
 
 # %% tags=["exercise-test"]
+from random import randint
+
+
 def test_cache_bytes(cache_bytes):
     given = cache_bytes(1, 1, 1, 0, 1, 1, bytes_per_number=1)
     assert given == 2, f"one source token, width 1, one layer: a key and a value are 2 bytes, not {given}"
-    whole = {"layers": 6, "d_model": 512, "src_len": 40, "tgt_len": 40, "sentences": 3, "beam": 4}
+    whole = {name: randint(2, 50) for name in ("layers", "d_model", "src_len", "sentences", "beam")}
+    whole["tgt_len"] = whole["src_len"]
     base = cache_bytes(**whole)
     for name in ("layers", "d_model", "sentences", "beam"):
         times = cache_bytes(**whole | {name: 2 * whole[name]}) / base
@@ -865,7 +869,7 @@ def test_cache_bytes(cache_bytes):
     assert times == 0.5, f"numbers of 2 bytes instead of 4 need one half of the memory, not {times:g} of it"
     for name in ("src_len", "tgt_len"):
         times = cache_bytes(**whole | {name: 0}) / base
-        assert times == 0.5, f"of 40 and 40 tokens, those without {name} need one half, not {times:g}"
+        assert times == 0.5, f"without {name}, half of the cache must remain, not {times:g} of it"
 
 
 try:
@@ -876,15 +880,15 @@ except NotImplementedError as error:
 
 
 # %% tags=["solution"]
-# 1.26 GB: it fits. At a beam of 32 it would not. If the four hypotheses shared the source's keys and values,
-# the cache would be 3/8 smaller.
+# The big model needs 1.26 GB: it fits. At a beam of 32 it would not. If the four hypotheses shared the
+# source's keys and values, the cache would be 3/8 smaller.
 def solution(layers, d_model, src_len, tgt_len, sentences, beam, bytes_per_number=4):
     """The memory of all keys and values, each hypothesis with its own copy."""
     return 2 * layers * d_model * (src_len + tgt_len) * sentences * beam * bytes_per_number
 
 
 test_cache_bytes(solution)
-print(f"the big model: {solution(6, 1024, 50, 50, 64, 4) / 1e9:.2f} GB")
+assert round(solution(6, 1024, 50, 50, 64, 4) / 1e9, 2) == 1.26
 
 # %% [markdown]
 # **Exercise 2 (medium).** A customer wants the name of her product in every translation. Write a beam search
@@ -899,34 +903,34 @@ def constrained_beam(following, allowed, k, end):
 
 
 # %% tags=["exercise-test"]
-def test_constrained_beam(constrained_beam):
-    toy = {
-        (): {"a": 0.6, "the": 0.4},
-        ("a",): {"dog": 0.7, "cat": 0.3},
-        ("the",): {"dog": 0.1, "cat": 0.9},
-    }
+import math
+from random import sample
 
-    def toy_words(said):
+
+def test_constrained_beam(constrained_beam):
+    def following(said):
+        toy = {(): {a: 0.6, the: 0.4}, (a,): {dog: 0.7, cat: 0.3}, (the,): {dog: 0.1, cat: 0.9}}
         return {word: math.log(p) for word, p in toy.get(tuple(said), {"</s>": 1.0}).items()}
 
     def anything(said, word):
         return True
 
     def with_cat(said, word):  # a sentence may not end before "cat", and no other animal may come
-        return word != "dog" and (word != "</s>" or "cat" in said)
+        return word != dog and (word != "</s>" or cat in said)
 
-    for k, rule, words, p in (
-        (1, anything, "a dog </s>", 0.42),
-        (2, anything, "a dog </s>", 0.42),
-        (1, with_cat, "a cat </s>", 0.18),
-        (2, with_cat, "the cat </s>", 0.36),
-        (3, with_cat, "the cat </s>", 0.36),
-    ):
-        found = constrained_beam(toy_words, rule, k, "</s>")
-        assert isinstance(found, tuple | list), f"a pair is wanted: log-probability and words, not {found!r}"
-        told = f"rule {rule.__name__}, beam {k}: ({math.log(p):.2f}, {tuple(words.split())}), not {found}"
-        assert tuple(found[1]) == tuple(words.split()), told
-        assert abs(found[0] - math.log(p)) < 1e-6, told
+    for a, the, dog, cat in ("a", "the", "dog", "cat"), sample(["un", "le", "chien", "chat", "loup"], 4):
+        for k, rule, words, p in (
+            (1, anything, (a, dog, "</s>"), 0.42),
+            (2, anything, (a, dog, "</s>"), 0.42),
+            (1, with_cat, (a, cat, "</s>"), 0.18),
+            (2, with_cat, (the, cat, "</s>"), 0.36),
+            (3, with_cat, (the, cat, "</s>"), 0.36),
+        ):
+            found = constrained_beam(following, rule, k, "</s>")
+            assert isinstance(found, tuple | list), f"wanted: log-probability and words, not {found!r}"
+            told = f"rule {rule.__name__}, beam {k}: ({math.log(p):.2f}, {words}), not {found}"
+            assert tuple(found[1]) == words, told
+            assert abs(found[0] - math.log(p)) < 1e-6, told
 
 
 try:

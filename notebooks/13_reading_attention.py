@@ -547,7 +547,14 @@ def aer_of(predicted, sure, possible):
 
 
 # %% tags=["exercise-test"]
+from random import sample
+
+
 def test_aer_of(aer_of):
+    def links(first, last):
+        return {(i, i) for i in range(first, last)}
+
+    found, missed, extra = sample(range(10, 100), 3)
     for what, predicted, sure, possible, right in (
         ("exactly the sure links", {(0, 0)}, {(0, 0)}, set(), 0.0),
         ("no link at all", set(), {(0, 0)}, set(), 1.0),
@@ -560,6 +567,13 @@ def test_aer_of(aer_of):
         ),
         ("a possible link left out", {(0, 0)}, {(0, 0)}, {(1, 1)}, 0.0),
         ("a sure link and three wrong ones", {(0, 0), (1, 0), (2, 0), (3, 0)}, {(0, 0)}, set(), 0.6),
+        (
+            f"{found} sure links, {missed} more missed, {extra} wrong ones",
+            links(0, extra + found),
+            links(extra, extra + found + missed),
+            set(),
+            (extra + missed) / (2 * found + extra + missed),
+        ),
     ):
         rate = aer_of(predicted, sure, possible)
         assert rate is not None, "nothing is returned"
@@ -581,10 +595,11 @@ def solution(predicted, sure, possible):
 
 
 test_aer_of(solution)
-print(solution(set(), {(0, 0)}, set()))  # no link at all gives 1, the worst rate
+# No link at all gives 1, the worst rate. Every link gives 0.82 among ten words of each side, if each word has
+# one right link. That is nearly as bad: links must be right, too.
+assert solution(set(), {(0, 0)}, set()) == 1
 ten = range(10)
-everything = solution({(s, t) for s in ten for t in ten}, {(n, n) for n in ten}, set())
-print(f"{everything:.2f}")  # nearly as bad: links must be right, too
+assert round(solution({(s, t) for s in ten for t in ten}, {(n, n) for n in ten}, set()), 2) == 0.82
 
 # %% [markdown]
 # **Exercise 2 (medium).** A layer's attention looks at states, not at words. After layer 1, every state is
@@ -595,12 +610,18 @@ print(f"{everything:.2f}")  # nearly as bad: links must be right, too
 
 
 # %% tags=["exercise"]
+import torch
+
+
 def rollout(maps):
     """Self-attention of each layer (layers, T, T), first layer first -> from output to input (T, T)."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
+import torch
+
+
 def test_rollout(rollout):
     torch.manual_seed(0)
     one, two, three = stack = torch.rand(3, 5, 5).softmax(dim=-1)

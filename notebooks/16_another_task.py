@@ -539,11 +539,15 @@ def to_the_right(words):
 
 
 # %% tags=["exercise-test"]
+from random import randint
+
+
 def test_to_the_right(to_the_right):
-    for words, tree in (
-        ("I sleep .", "(S (NP X )NP (VP X )VP X )S"),
-        ("I want to sleep .", "(S (NP X )NP (VP X (VP X (VP X )VP )VP )VP X )S"),
-    ):
+    short, tall = "(S (NP X )NP (VP X )VP X )S", "(S (NP X )NP (VP X (VP X (VP X )VP )VP )VP X )S"
+    longer, taller = "I want to sleep .", tall
+    for _ in range(randint(1, 9)):  # one more word, one more VP, in the middle
+        longer, taller = longer.replace("I", "I do"), taller.replace("(VP X )VP", "(VP X (VP X )VP )VP")
+    for words, tree in ("I sleep .", short), ("I want to sleep .", tall), (longer, taller):
         given = to_the_right(tuple(words.split()))
         assert given is not None, "nothing is returned"
         assert list(given) == tree.split(), f"{words!r}: {tree} is wanted, not {' '.join(given)}"
@@ -580,32 +584,27 @@ def constrained_beam(next_log_probs, allowed, k):
 
 # %% tags=["exercise-test"]
 import math
+from random import sample
 
 
 def test_constrained_beam(constrained_beam):
-    shares = {
-        (): {"a": 0.6, "b": 0.3, "c": 0.1},
-        ("a",): {"a": 0.015, "b": 0.005, "c": 0.98},
-        ("b",): {"a": 0.9, "b": 0.05, "c": 0.05},
-    }
-
     def toy(tokens):
-        following = shares.get(tuple(tokens), {"a": 0.99, "b": 0.005, "c": 0.005})
-        return {token: math.log(share) for token, share in following.items()}
+        shares = {(): (0.6, 0.3, 0.1), (a,): (0.015, 0.005, 0.98), (b,): (0.9, 0.05, 0.05)}
+        following = shares.get(tuple(tokens), (0.99, 0.005, 0.005))
+        return {token: math.log(share) for token, share in zip((a, b, c), following, strict=True)}
 
     def without(letter, length):
-        return lambda tokens: [t for t in "abc" if t != letter] if len(tokens) < length else []
+        return lambda tokens: [t for t in (a, b, c) if t != letter] if len(tokens) < length else []
 
-    for k, hidden, length, right, why in (
-        (1, "c", 2, "aa", "a is likeliest, and then c is not allowed"),
-        (2, "c", 2, "ba", "ba has the probability 0.27, aa 0.009: the beam must hold two allowed beginnings"),
-        (2, "b", 2, "ac", "ac has the probability 0.59, ca 0.10: add up all log-probabilities"),
-        (2, "b", 3, "aca", "the end is where nothing is allowed any more"),
-    ):
-        found = constrained_beam(toy, without(hidden, length), k)
-        assert found == list(right), (
-            f"beam {k}, no {hidden}, {length} tokens: {list(right)}, not {found}; {why}"
-        )
+    for a, b, c in "abc", sample("defgh", 3):
+        for k, hidden, length, right, why in (
+            (1, c, 2, [a, a], f"{a} is likeliest, and then {c} is not allowed"),
+            (2, c, 2, [b, a], "it has the probability 0.27: the beam must hold two allowed beginnings"),
+            (2, b, 2, [a, c], "it has the probability 0.59: add up all log-probabilities"),
+            (2, b, 3, [a, c, a], "the end is where nothing is allowed any more"),
+        ):
+            found = constrained_beam(toy, without(hidden, length), k)
+            assert found == right, f"beam {k}, no {hidden}, {length} tokens: {right}, not {found}; {why}"
 
 
 try:

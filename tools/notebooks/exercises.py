@@ -3,10 +3,12 @@
 The cells follow each other: markdown that says "Exercise", then code cells tagged `exercise` (the stub),
 `exercise-test` and `solution` (one or more). A test is a function of what the stub defines. Its cell runs it
 on that, and the solution's cell runs it on the solution, which has a name of its own: whatever the order,
-a learner's test judges the learner's code.
+a learner's test judges the learner's code. Each of the cells imports what it needs, and nothing else in the
+notebook has to run before them.
 """
 
 import ast
+import builtins
 import re
 import symtable
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ STUB, TEST = "exercise", "exercise-test"
 TAGS = {STUB, SOLUTION, TEST}
 ORDER = re.compile(rf"({STUB} {TEST} )?({SOLUTION} )+")
 MARKED = re.compile(r"\*\*Exercise \d+ \((easy|medium|hard)\)")
+PLAIN = ast.Constant | ast.Tuple | ast.List | ast.Set | ast.Dict | ast.UnaryOp | ast.unaryop | ast.expr_context
 # How a test's cell ends.
 JUDGE = """
 try:
@@ -65,18 +68,18 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
     return found
 
 
-def head(notebook: NotebookNode) -> str:
-    """Return what an exercise with a test may use: the code above the first section, and all imports."""
-    code, imports, above = [], [], True
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and re.search(r"^## ", cell.source, re.MULTILINE):
-            above = False
-        elif cell.cell_type == "code" and above and fold_of(cell) != INSTALL:
-            code.append(cell.source)
-        elif cell.cell_type == "code" and not role(cell):
-            found = nodes(cell.source)
-            imports += [ast.unparse(n) for n in found if isinstance(n, ast.Import | ast.ImportFrom)]
-    return "\n".join([*code, *imports])
+def definitions(notebook: NotebookNode) -> str:
+    """Return what an answer may use of its notebook: imports, functions, classes and plain constants."""
+    lesson = [cell for cell in notebook.cells if not role(cell) and fold_of(cell) != INSTALL]
+    statements = [each for cell in lesson if cell.cell_type == "code" for each in body(cell.source)]
+    return "\n".join(ast.unparse(each) for each in statements if defines(each))
+
+
+def defines(statement: ast.stmt) -> bool:
+    """Tell whether a statement names something without computing it."""
+    if isinstance(statement, ast.Assign) and all(isinstance(each, ast.Name) for each in statement.targets):
+        return all(isinstance(node, PLAIN) for node in ast.walk(statement.value))
+    return isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
 
 
 def check_exercises(source: NotebookNode) -> Iterator[tuple[int, str, str]]:
@@ -109,6 +112,11 @@ def check_test(position: int, test: str, stub: str, solution: str) -> Iterator[t
         yield position, "no judgement", f"the cell of a test ends with\n{ending}"
     elif f"{name}(" not in solution:
         yield position + 1, "untested", f"the solution's cell calls {name} on the solution"
+    above = set[str](), bound(stub), names(stub)[0] | names(test)[0]
+    for place, (code, known) in enumerate(zip((stub, test, solution), above, strict=True), start=position - 1):
+        stored, loaded = names(code)
+        if missing := sorted(loaded - stored - known - set(dir(builtins))):
+            yield place, "not imported", f"{', '.join(missing)}: an exercise's cells import what they need"
     for node in nodes(test):
         if isinstance(node, ast.Assert) and node.msg is None:
             yield position, "no message", f"say what is wrong: assert {ast.unparse(node.test)}, ..."
@@ -167,12 +175,19 @@ def names(code: str) -> tuple[set[str], set[str]]:
             stored.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.arg):
             stored.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            stored.add(node.name)
     return stored, loaded
 
 
 def nodes(code: str) -> list[ast.AST]:
     """All that the code is made of; nothing where it is not Python."""
+    return [node for statement in body(code) for node in ast.walk(statement)]
+
+
+def body(code: str) -> list[ast.stmt]:
+    """The statements of code, one after the other; none where it is not Python."""
     try:
-        return list(ast.walk(ast.parse(code)))
+        return ast.parse(code).body
     except SyntaxError:
         return []

@@ -4,7 +4,8 @@
 
 Every .ipynb below the folder whose name contains a notebook's name, such as `ada/02_attention.ipynb` or
 `02_attention_ada.ipynb`, is a submission. What stands below an exercise's text is the answer; a test or a
-solution in it does not count. An answer has passed when the original's test ran on it to its end.
+solution in it does not count. An answer may use the original's imports, functions, classes and plain
+constants, but nothing that it computes. It has passed when the original's test ran on it to its end.
 
 This is no sandbox. An answer is code that runs on this machine, as you, in a process of its own with a time
 limit: it may read and write your files. Use a machine, or a container, where strangers' code may run.
@@ -27,11 +28,12 @@ import nbformat
 import judging
 from annotated.check.report import printable
 from apart import call_apart
-from exercises import MARKED, STUB, TAGS, Exercise, exercises, head, role
+from exercises import MARKED, STUB, TAGS, Exercise, definitions, exercises, role
 from pairs import find_sources, read_source
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 NUMBER = re.compile(r"^\*\*\w+ (\d+) ?[(（]", re.MULTILINE)  # of an exercise, in any language
+CELL_MAGIC = re.compile(r"\A%%.*")  # such as %%time
 LONGEST = 400  # characters of a verdict
 Grade = tuple[str, str, str, str]  # submission, notebook, exercise, verdict
 
@@ -45,14 +47,14 @@ def answer(cells: Sequence[nbformat.NotebookNode], exercise: Exercise) -> str:
         if cell.cell_type == "markdown" and (number or cell.source.startswith("#")):
             below = bool(number) and number[1] == NUMBER.search(exercise.question)[1]
         elif cell.cell_type == "code" and below and role(cell) not in TAGS - {STUB}:
-            code.append(cell.source)
+            code.append(CELL_MAGIC.sub("", cell.source))
     return "\n".join(code)
 
 
-def verdict(before: str, exercise: Exercise, code: str, seconds: float) -> str:
+def verdict(known: str, exercise: Exercise, code: str, seconds: float) -> str:
     """Judge an answer in a process of its own: "passed", or why it has not."""
     try:
-        said = call_apart(judging.judge_answer, json.dumps([before, exercise, code]), seconds)
+        said = call_apart(judging.judge_answer, json.dumps([known, exercise, code]), seconds)
     except (TimeoutError, ChildProcessError) as error:
         said = str(error)
     return "passed" if said == judging.RIGHT else printable(" ".join(said.split()))[:LONGEST]
@@ -77,7 +79,7 @@ def grade(folder: Path, seconds: float) -> Iterator[Grade]:
             for exercise in exercises(original):
                 title = MARKED.search(exercise.question)
                 number = title[0].strip("*") if title else exercise.question[:20]
-                job = pool.submit(verdict, head(original), exercise, answer(cells, exercise), seconds)
+                job = pool.submit(verdict, definitions(original), exercise, answer(cells, exercise), seconds)
                 waiting.append((*of, number, job))
         for *of, job in waiting:
             yield (*of, job.result())

@@ -1,24 +1,37 @@
 """Judge one answer to an exercise, in this process: `grade.py` calls it apart, the tests in one of theirs."""
 
+import ast
 import builtins
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from types import ModuleType
+from unittest.mock import MagicMock
 
 import torch
+from IPython.core.inputtransformer2 import TransformerManager
 
 from exercises import Exercise, tested
 
 RIGHT, UNWRITTEN = "right", "not yet written"
+ELSEWHERE = """if the notebook defines it elsewhere, define it below the exercise; of the rest of the notebook,
+grading knows imports, functions, classes and plain constants"""
 
 
 def judge_answer(job: str) -> str:
-    """Judge what a JSON text holds: a notebook's head, the parts of an exercise, an answer."""
-    head, parts, answer = json.loads(job)
-    start: dict[str, object] = {"__name__": "__main__"}
-    exec(head, start)
-    return judge(start, Exercise(*parts), answer)
+    """Judge what a JSON text holds: a notebook's definitions, the parts of an exercise, an answer."""
+    definitions, parts, answer = json.loads(job)
+    return judge(define(definitions), Exercise(*parts), answer)
+
+
+def define(definitions: str) -> dict[str, object]:
+    """Return what a notebook's definitions define, but for those that need what the notebook computes."""
+    start: dict[str, object] = {"__name__": "__main__", "get_ipython": MagicMock()}
+    for statement in ast.parse(definitions).body:
+        with suppress(NameError, ImportError):
+            exec(ast.unparse(statement), start)
+    return start
 
 
 def judge(start: dict[str, object], exercise: Exercise, answer: str) -> str:
@@ -32,12 +45,14 @@ def judge(start: dict[str, object], exercise: Exercise, answer: str) -> str:
     name, wanted = tested(exercise.test)
     test, mine, before = ours[name], dict(ours), dict(called(ours))
     try:
-        exec(answer, mine)
+        exec(TransformerManager().transform_cell(answer), mine)  # with `%` and `!`, which then do nothing
         test(*(mine[each] for each in wanted))
     except NotImplementedError as error:
         return " ".join([UNWRITTEN, *map(str, error.args)])
     except AssertionError as error:
         return f"wrong: {error}"
+    except NameError as error:
+        return f"{type(error).__name__}: {error}; {ELSEWHERE}"
     except BaseException as error:
         return f"{type(error).__name__}: {error}"
     after = dict(called(ours))

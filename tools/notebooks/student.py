@@ -25,9 +25,10 @@ from pairs import read_source, with_outputs
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 ABOUT = """**Student edition.** The exercises' solutions are taken out. Write into the cells below each
-exercise. Where a test follows, run its cell: it says `right`, or what is wrong. An answer stands alone: it
-may use the notebook's imports and what stands above its first section. The solutions are in the notebook of
-the same name under `notebooks/`."""
+exercise. Where a test follows, run its cell: it says `right`, or what is wrong. An answer may use what the
+notebook imports, its functions, classes and plain constants, but nothing that it computes, such as a trained
+model; define what else you need below the exercise. The solutions are in the notebook of the same name under
+`notebooks/`."""
 
 
 def student_edition(notebook: NotebookNode) -> NotebookNode:
