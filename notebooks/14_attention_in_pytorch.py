@@ -662,6 +662,9 @@ def mean_of_words(states, padding):
 
 
 # %% tags=["exercise-test"]
+import torch
+
+
 def test_mean_of_words(mean_of_words):
     torch.manual_seed(0)
     states, padding = torch.randn(3, 6, 8), torch.arange(6) >= torch.tensor([[6], [2], [0]])

@@ -62,6 +62,28 @@ def test_only_an_answer_whose_test_ran_to_its_end_passes(monkeypatch: pytest.Mon
     assert verdicts["ends in the test"] == "the process ended by itself, with exit code 0"
 
 
+def test_an_answer_may_use_what_its_lesson_defines_and_hears_what_else_it_needs() -> None:
+    lesson = """
+import math
+from nowhere import nothing
+
+ONE = 1
+logs = [math.log(n) for n in range(1, 2000)]
+
+def others(n):
+    return n - ONE
+
+def looked_up(n, table=logs):
+    return table[n]
+"""
+    known = exercises.definitions(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(lesson)]))
+    notebooks_way = "%timeit 1 + 1\n!ls\nothers?\n"
+    answer = "def lead_needed(n):\n    return "
+    assert grade.verdict(known, LEAD, f"{notebooks_way}{answer}math.log(others(n))", 100) == "passed"
+    said = grade.verdict(known, LEAD, f"{answer}logs[others(n) - 1]", 100)
+    assert said.startswith("NameError: name 'logs' is not defined; if the notebook defines it elsewhere")
+
+
 @pytest.mark.parametrize("what", CHANGING)
 def test_an_answer_that_changes_what_the_test_calls_is_not_right(what: str) -> None:
     with ProcessPoolExecutor(1, mp_context=FORKED) as pool:

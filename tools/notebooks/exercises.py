@@ -23,7 +23,9 @@ STUB, TEST = "exercise", "exercise-test"
 TAGS = {STUB, SOLUTION, TEST}
 ORDER = re.compile(rf"({STUB} {TEST} )?({SOLUTION} )+")
 MARKED = re.compile(r"\*\*Exercise \d+ \((easy|medium|hard)\)")
-PLAIN = ast.Constant | ast.Tuple | ast.List | ast.Set | ast.Dict | ast.UnaryOp | ast.unaryop | ast.expr_context
+PLAIN = (
+    ast.Constant | ast.Tuple | ast.List | ast.Set | ast.Dict | ast.UnaryOp | ast.unaryop | ast.expr_context
+)
 # How a test's cell ends.
 JUDGE = """
 try:
@@ -113,7 +115,9 @@ def check_test(position: int, test: str, stub: str, solution: str) -> Iterator[t
     elif f"{name}(" not in solution:
         yield position + 1, "untested", f"the solution's cell calls {name} on the solution"
     above = set[str](), bound(stub), names(stub)[0] | names(test)[0]
-    for place, (code, known) in enumerate(zip((stub, test, solution), above, strict=True), start=position - 1):
+    for place, (code, known) in enumerate(
+        zip((stub, test, solution), above, strict=True), start=position - 1
+    ):
         stored, loaded = names(code)
         if missing := sorted(loaded - stored - known - set(dir(builtins))):
             yield place, "not imported", f"{', '.join(missing)}: an exercise's cells import what they need"

@@ -15,8 +15,8 @@ from IPython.core.inputtransformer2 import TransformerManager
 from exercises import Exercise, tested
 
 RIGHT, UNWRITTEN = "right", "not yet written"
-ELSEWHERE = """if the notebook defines it elsewhere, define it below the exercise; of the rest of the notebook,
-grading knows imports, functions, classes and plain constants"""
+ELSEWHERE = """if the notebook defines it elsewhere, define it below the exercise, because of the rest of
+the notebook, grading knows imports, functions, classes and plain constants"""
 
 
 def judge_answer(job: str) -> str:
