@@ -143,7 +143,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
 #
-# *Figure 3. The paper's Figure 1, redrawn. Read it from bottom to top.*
+# *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
 #
 # A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an
 # integer ID. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands

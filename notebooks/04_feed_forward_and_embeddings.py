@@ -286,12 +286,12 @@ for ax, (name, layer) in zip(axes, layers.items(), strict=True):
         other[0, column] += 1  # another word there
         influences[name][:, column] = (layer(other) != layer(sentence))[0].any(dim=-1)
     for row, column in influences[name].nonzero().tolist():
-        ax.plot([column, row], [0, 1], color="C0" if row == 1 else "0.75", linewidth=4 if row == 1 else 2)
+        ax.plot([column, row], [1, 0], color="C0" if row == 1 else "0.75", linewidth=4 if row == 1 else 2)
     for place, word in enumerate(words):
         for height in (0, 1):
             box = {"boxstyle": "round", "fc": "white", "ec": "0.5"}
             ax.text(place, height, word, ha="center", va="center", bbox=box, fontsize=15)
-    ax.set(title=name, xlim=(-0.5, 2.5), ylim=(-0.25, 1.25), yticks=[0, 1], yticklabels=["input", "output"])
+    ax.set(title=name, xlim=(-0.5, 2.5), ylim=(-0.25, 1.25), yticks=[0, 1], yticklabels=["output", "input"])
     ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)

@@ -182,12 +182,12 @@ assert torch.allclose(y, stream[-1], atol=1e-5)
 # The same tokens come out. In all four decoder layers, the second attention reads the *same* memory, which
 # is the output of the last encoder layer. Here is the whole model once more, with the shapes on the way:
 #
-# ![Bottom to top. Left, the encoder: embedding, plus positions, then N times self-attention and feed-forward,
+# ![Top to bottom. Left, the encoder: embedding, plus positions, then N times self-attention and feed-forward,
 # each added to the stream and normed. Right, the decoder: the same with masked self-attention,
 # cross-attention, which takes keys and values from the memory, and feed-forward; then a linear map and the
 # softmax](../images/architecture.svg)
 #
-# *Figure 1. The model, from bottom to top. Each sub-layer reads the stream, the gray line, and its result is
+# *Figure 1. The model, from top to bottom. Each sub-layer reads the stream, the gray line, and its result is
 # added to the stream, whose shape never changes inside a stack. For our sentence, S and T are 5, d is 128,
 # N is 4, and V is 10,000. The other numbers in the drawing are those of the paper's base model.*
 

@@ -139,7 +139,7 @@ assert cut["gesehen"] == ["g", "e", "sehen"]
 # five merges, something remarkable has happened: BPE has found the verb *sehen* inside its participle
 # *gesehen*. BPE knows no German. It only counts.
 #
-# ![gesehen from bottom to top: e and h are joined (20 times), eh and e (15), ehe and n (15), s and ehen (9);
+# ![gesehen, from top to bottom: e and h are joined (20 times), eh and e (15), ehe and n (15), s and ehen (9);
 # what is left is g, e and sehen](../images/merges.svg)
 #
 # *Figure 1. How gesehen was put together. The number behind each join says how often the pair occurred.*
@@ -175,7 +175,7 @@ assert len(tokenizer.encode("A cat runs.")) == 4
 #
 # *Figure 2. The target is shifted by one. At each position, the decoder reads one token, which the solid
 # arrow shows. It may also look at the earlier tokens, which the dashed arrows show. It must predict the
-# token above. The words start and end stand for the two special tokens.*
+# token below. The words start and end stand for the two special tokens.*
 #
 # The token `<s>` marks the start of a sentence, and `</s>` marks its end. The two rows are the same
 # sentence, shifted by one position. The second line below is the most important line of code in this
