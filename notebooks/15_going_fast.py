@@ -12,8 +12,8 @@
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search_and_averaging.ipynb)).
 # - **After:** you can say how long a training run will take and whether arithmetic or memory limits a
-#   matrix product. You can explain how FlashAttention avoids the table of scores, and what several GPUs
-#   must add up.
+#   matrix product. You can explain how FlashAttention avoids the table of scores, and what is lost with 8 and
+#   with 4 bits.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson goes with its section
 # 5.2. A number after `≈` may differ on your processor, and times certainly will. You can skip the folded
@@ -76,33 +76,54 @@ def step():
     adam.zero_grad()
 
 
-# %% tags=["nbval-ignore-output"]
+# %% [markdown]
+# The folded function sorts the calls into three groups. The first holds the matrix products. The second holds
+# every other call on a table with one column for each word of the vocabulary: softmax and loss, forward and
+# backward. The third is the rest.
+
+# %% tags=["scaffold"]
 from torch.profiler import profile
 
 
-def share_of_products(run):
-    """The share of the time that matrix products take (mm, addmm, bmm), and the number of all calls."""
+def shares(run):
+    """The shares of the time: matrix products, other work on tables (…, V); and the number of calls."""
     run()  # the first run is slower: it makes Adam's means
-    with profile() as seen:
+    with profile(record_shapes=True) as seen:
         run()
-    calls = seen.key_averages()
-    time = {call.key: call.self_cpu_time_total for call in calls}
-    products = sum(time.get(f"aten::{name}", 0) for name in ("mm", "addmm", "bmm"))
-    return products / sum(time.values()), sum(call.count for call in calls)
+    calls = seen.key_averages(group_by_input_shape=True)
+    products = tables = 0.0
+    for call in calls:
+        shapes = [shape for shape in call.input_shapes if isinstance(shape, list) and len(shape) > 1]
+        if call.key in ("aten::mm", "aten::addmm", "aten::bmm"):
+            products += call.self_cpu_time_total
+        elif any(shape[-1] == V for shape in shapes):
+            tables += call.self_cpu_time_total
+    whole = sum(call.self_cpu_time_total for call in calls)
+    return products / whole, tables / whole, sum(call.count for call in calls)
 
 
-share, calls = share_of_products(step)
-print(f"a step makes {calls:,} calls; matrix products take ≈{share:.0%} of its time")
+# %% [markdown]
+# **Before you run this:** nearly all multiplications of the step are in its matrix products. What share of
+# the time do you expect them to take?
+
+# %%
+share, table_share, calls = shares(step)
+print(f"a step makes {calls:,} calls")
+rest = 1 - share - table_share
+print(f"matrix products ≈{share:.0%}, tables of the vocabulary ≈{table_share:.0%}, the rest ≈{rest:.0%}")
 
 # %% tags=["check"]
 assert 0.1 < share < 0.6
+assert 0.1 < table_share < 0.8
 assert calls > 500
 
 # %% [markdown]
-# The matrix products do nearly all the arithmetic, but they take only part of the time. Most of the other
-# calls hardly compute anything: they copy numbers, multiply them by a mask, or belong to the softmax and the
-# loss. Why do these calls take so long? The answer needs two numbers for each call: how much it computes, and
-# how much it fetches from memory.
+# Less than half. The table of the loss has 760 rows of 6,000 numbers, and our loss goes through it again and
+# again: to smooth the targets, to multiply them with the log-probabilities, to hide padding, and the same way
+# back. Hardly anything is computed on each pass. The rest is dropout, layer norm, copies, and Adam.
+#
+# Why do these calls take so long? The answer needs two numbers for each call: how much it computes, and how
+# much it fetches from memory.
 
 # %% [markdown]
 # ## How much arithmetic?
@@ -175,13 +196,14 @@ def seconds(run, times=3):
 
 
 WIDTH, rows = 4096, (1, 4, 16, 64, 256)
-matrix = torch.randn(WIDTH, WIDTH)
+matrix, square = torch.randn(WIDTH, WIDTH), torch.randn(1024, 1024)
 fetched = {n: 4 * (WIDTH**2 + 2 * n * WIDTH) for n in rows}  # bytes: the matrix, the rows, the results
 intensity = {n: 2 * n * WIDTH**2 / fetched[n] for n in rows}  # operations per byte
 given = {n: torch.randn(n, WIDTH) for n in rows}
 clock = {n: seconds(lambda x=x: x @ matrix) for n, x in given.items()}
 rate = {n: 2 * n * WIDTH**2 / clock[n] for n in rows}  # operations per second
 copy = torch.empty_like(matrix)
+peak = 2 * 1024**3 / seconds(lambda: square @ square)  # a product that reuses every number 1,024 times
 bandwidth = 2 * matrix.nbytes / seconds(lambda: copy.copy_(matrix))  # bytes per second
 print("operations per byte:", ", ".join(f"{i:.1f} for {n}" for n, i in intensity.items()), "rows")
 print(f"64 rows take ≈{clock[64] / clock[1]:.0f} times as long as one")
@@ -197,7 +219,6 @@ import numpy as np
 from annotated.plots import setup_notebook
 
 setup_notebook()
-peak = max(rate.values())
 grid = np.sort([*2.0 ** np.arange(-3, 9), peak / bandwidth])
 fig, ax = plt.subplots(figsize=(8, 4.4))
 ax.loglog(grid, np.minimum(peak, grid * bandwidth) / 1e9, color="black", label="roofline")
@@ -214,9 +235,10 @@ ax.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The roofline of one core. Memory is the limit on the slope, and arithmetic is the limit under
-# the flat roof. The dots are measured products. The roof is a bound, and products of a few rows do not
-# reach it.*
+# *Figure 1. The roofline of one core. Memory is the limit on the slope, and arithmetic is the limit under the
+# flat roof. The slope comes from copying a matrix, and the roof from a square product of 1,024 rows; the dots
+# are other products. A dot can lie a little above the line, because no single measurement is the best that a
+# core can do.*
 #
 # The product of 64 rows takes much less than 64 times as long, because all rows share the fetching of the
 # matrix. It still takes longer than the product of one row, because 64 rows lie under the flat roof, where
@@ -228,9 +250,10 @@ plt.show()
 # H100 GPU it is at about 300: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products and
 # reads 3.35 TB/s from memory.
 #
-# Now the profile makes sense. Dropout and softmax do only a few operations for each number that they fetch.
-# These calls lie far to the left in the figure, so they take a large part of the time although they do little
-# arithmetic. In a model this small, the fixed cost of each call adds to that. There are three remedies:
+# Now the profile makes sense. The passes over the loss's table do one or two operations for each number that
+# they fetch. They lie far to the left in the figure, so they take a large part of the time although they do
+# little arithmetic. In a model this small, the fixed cost of each call adds to that. There are three
+# remedies:
 #
 # 1. **more rows** for each fetched weight;
 # 2. **fewer trips to memory** for the same work;
@@ -239,14 +262,15 @@ plt.show()
 # *How far below the roof are our own training step and decoder? [How fast could it
 # be?](evidence/how_fast_could_it_be.ipynb)*
 #
-# **Remember:** a product with few rows waits for memory, and a product with many rows waits for arithmetic.
+# **Remember:** a product with few rows is limited by memory, and a product with many rows by arithmetic.
 
 # %% [markdown]
 # ## More rows: batches
 #
-# In training, the rows are tokens, and there are thousands of them. In decoding, each sentence has one new
-# token per step. A single sentence gives a product with one row, the leftmost dot in Figure 1. Twelve
-# sentences give twelve rows for the same fetched weights.
+# In training, the rows are tokens, and there are thousands of them. Translation has two phases. The encoder
+# reads all tokens of the source in one pass; in a language model, reading the prompt is called *prefill*.
+# Then the decoder writes, and each sentence has one new token per step. A single sentence gives a product
+# with one row, the leftmost dot in Figure 1. Twelve sentences give twelve rows for the same fetched weights.
 
 # %%
 from annotated import greedy_decode, load_pretrained
@@ -281,12 +305,11 @@ for size in (1, 4, 12):
 assert speed[12] > 2 * speed[1]
 
 # %% [markdown]
-# The batch of twelve translates several times as many sentences per second. This rate is called
-# *throughput*. But each user waits longer for an answer, because each step takes longer and the batch runs
-# until its longest sentence is done. This wait is called *latency*. Services therefore refill the batch
-# while it runs: as soon as one sentence is finished, a new one takes its row (*continuous batching*). Our
-# model is small, so much of the gain has another reason: the rows of a batch also share the fixed cost of
-# each call.
+# The batch of twelve translates several times as many sentences per second. This rate is called *throughput*.
+# But each user waits longer for an answer, because each step takes longer and the batch runs until its
+# longest sentence is done. This wait is called *latency*. [18](18_many_users_many_machines.ipynb) shows what
+# a service does about both. Our model is small, so much of the gain has another reason: the rows of a batch
+# also share the fixed cost of each call.
 #
 # **Remember:** batches raise throughput, because each fetched weight serves many rows.
 
@@ -402,18 +425,24 @@ def fused_step():
     fused_adam.zero_grad()
 
 
-fused_share, fused_calls = share_of_products(fused_step)
+fused_share, fused_tables, fused_calls = shares(fused_step)
 faster = seconds(step) / seconds(fused_step)
-print(f"a step makes {fused_calls:,} calls; matrix products take ≈{fused_share:.0%} of its time")
-print(f"it is ≈{faster:.1f} times as fast")
+print(f"a step makes {fused_calls:,} calls and is ≈{faster:.1f} times as fast")
+print(f"matrix products ≈{fused_share:.0%}, tables of the vocabulary ≈{fused_tables:.0%}")
 
 # %% tags=["check"]
 assert fused_share > share
+assert fused_tables < table_share
 assert fused_calls < calls
 
 # %% [markdown]
 # The matrix products are the same, but there are fewer trips to memory. So the products take a larger share
-# of a shorter step. `torch.compile` finds many such fusions by itself.
+# of a shorter step.
+#
+# `torch.compile` looks for such fusions by itself, and on a GPU it is usually worth a try. Measure it before
+# you believe in it. In our record of a training on a processor, the first two updates of a model of width 128
+# took three minutes, because PyTorch was compiling. From the 31st update on, the compiled step took 1.2 to
+# 1.4 seconds, and the plain one 0.8 to 0.9.
 #
 # **Remember:** fused calls make fewer trips to memory. FlashAttention goes through the keys block by block
 # with a running softmax, so the table of scores never exists.
@@ -421,12 +450,18 @@ assert fused_calls < calls
 # %% tags=["check"]
 from annotated.recorded import recorded
 
+took = {"eager": [], "compiled": []}  # seconds an update, from the 31st on
+for way, runs in recorded("compile")["results"]["tiny"].items():
+    took[way] += [(run[-1] - run[30]) / (len(run) - 31) for run in runs]
+    assert way == "eager" or min(run[1] for run in runs) > 180
+assert 0.75 < min(took["eager"]) < max(took["eager"]) < 0.95
+assert 1.15 < min(took["compiled"]) < max(took["compiled"]) < 1.4
 for size in ("tiny", "base"):
     raced = {int(each["ours"].split()[-1]): each for each in recorded(f"attention-{size}")["comparisons"]}
     assert raced[48]["low"] > 1 > raced[128]["high"]
 
 # %% [markdown]
-# ## Fewer bytes: 16 bits and 8
+# ## Fewer bytes: 16 bits, 8, and 4
 #
 # Numbers of half the size take half the time to fetch, and many processors also multiply 16-bit numbers
 # faster. There are two common ways to spend the 16 bits, float16 and bfloat16:
@@ -453,34 +488,77 @@ assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 # this package, the option is `--precision bf16`.
 #
 # A finished model often needs no more than 8 bits. **Quantization** stores each row of a weight matrix as
-# integers from −127 to 127, with one scale for the row:
+# whole numbers, with one scale for the row. For 8 bits they go from −127 to 127, for 4 bits from −7 to 7.
+# With so few values, one scale for a whole row is coarse, so formats of 4 bits have a scale for each *group*
+# of, say, 16 weights.
+#
+# **Before you run this:** twelve captions are translated with weights of 8 bits, of 4 bits, and of 4 bits in
+# groups. How many of the translations will be the same as without rounding?
 
 # %%
 from copy import deepcopy
 
-small = deepcopy(translator.model)
-for linear in [module for module in small.modules() if isinstance(module, torch.nn.Linear)]:
-    w = linear.weight.data  # (out, in)
-    scale = w.abs().amax(dim=1, keepdim=True) / 127  # (out, 1)
-    whole = (w / scale).round().to(torch.int8)  # a quarter of the bytes
-    linear.weight = torch.nn.Parameter(whole * scale)
-exact, rounded = (
-    [translator.tgt_tokenizer.decode(row) for row in translate(sentences, model).tolist()]
-    for model in (translator.model, small)
-)
-same = sum(a == b for a, b in zip(exact, rounded, strict=True))
-print(f"≈{same} of 12 translations are the same with weights of 8 bits")
+
+def rounded(w, bits, group):
+    """The weights (out, in) after rounding, with one scale for each `group` of them."""
+    most = 2 ** (bits - 1) - 1  # 127 or 7
+    parts = w.unflatten(1, (-1, group))  # (out, in / group, group)
+    scale = parts.abs().amax(dim=2, keepdim=True) / most
+    return ((parts / scale).round() * scale).flatten(1)
+
+
+def translations(bits=None, group=None):
+    model = deepcopy(translator.model)
+    for linear in [module for module in model.modules() if isinstance(module, torch.nn.Linear) and bits]:
+        w = linear.weight.data
+        linear.weight = torch.nn.Parameter(rounded(w, bits, group or w.size(1)))
+    return [translator.tgt_tokenizer.decode(row) for row in translate(sentences, model).tolist()]
+
+
+exact, same = translations(), {}
+for name, form in (("8 bits", (8, None)), ("4 bits", (4, None)), ("4 bits, groups of 16", (4, 16))):
+    same[name] = sum(a == b for a, b in zip(exact, translations(*form), strict=True))
+    print(f"{name:21} ≈{same[name]} of 12 translations are the same")
 
 # %% tags=["check"]
-assert same >= 6
+assert same["8 bits"] >= 6
+assert same["8 bits"] > same["4 bits"]
+assert same["4 bits, groups of 16"] >= same["4 bits"]
+w = torch.randn(64, 64)
+errors = [(rounded(w, bits, group) - w).norm() for bits, group in ((8, 64), (4, 16), (4, 64))]
+assert errors == sorted(errors)
 
 # %% [markdown]
-# Our cell rounds only the weights. The engine CTranslate2 also rounds the other factor of each product.
-# We recorded what this does to the BLEU of three models. On one processor, BLEU changed by less than 0.3
-# points. On another, one of the models lost about one point. So measure the quality on the machine that
-# will translate.
+# Our cell rounds only the weights, which is what pays when one row at a time is decoded: the weights are what
+# has to be fetched. To *multiply* in 8 bits, the other factor has to be rounded, too, and its numbers are
+# less well behaved. In large language models, a few entries of the activations are many times larger than the
+# rest (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing. This is why
+# 8-bit *floating-point* formats exist. `float8_e4m3fn` has four bits for the exponent and three for the
+# digits, so its steps are fine near zero and coarse far from it:
+
+# %%
+row = torch.tensor([0.01, 0.02, 0.1, 1.0, 60.0])  # one large entry, as in an activation
+whole = (row / (60 / 127)).round() * (60 / 127)
+floating = row.to(torch.float8_e4m3fn).float()
+print("exact:  ", *(f"{x:6.3f}" for x in row.tolist()))
+print("int8:   ", *(f"{x:6.3f}" for x in whole.tolist()))
+print("float8: ", *(f"{x:6.3f}" for x in floating.tolist()))
+
+# %% tags=["check"]
+assert whole[:3].tolist() == [0, 0, 0]
+assert ((floating - row).abs() / row).max() < 0.07
+
+# %% [markdown]
+# The price is precision: three digits after the leading one, in base two, are an error of up to 6%.
+# Processors like ours have no arithmetic in float8 at all; the GPUs of the H100's generation and later have.
 #
-# **Remember:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8.
+# The engine CTranslate2 rounds both factors to whole numbers of 8 bits. We recorded what this does to the
+# BLEU of three models on one processor. With its instructions for 8-bit products (VNNI), BLEU changed by less
+# than 0.3 points. When the same processor was restricted to older instructions (AVX2), where intermediate
+# sums can overflow, one of the models lost about one point. So measure the quality where you will translate.
+#
+# **Remember:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8 or 4,
+# with a scale for every few weights.
 
 # %% tags=["check"]
 record = recorded("quantization")["scores"]
@@ -491,79 +569,17 @@ assert max(map(abs, changes["VNNI"])) < 0.3
 assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 
 # %% [markdown]
-# ## More machines
-#
-# > "We trained our models on one machine with 8 NVIDIA P100 GPUs." (section 5.2)
-#
-# In **data parallelism**, every GPU holds the whole model and takes a part of the batch. All GPUs compute
-# their gradients at the same time. Then the gradients are added up over all GPUs (an **all-reduce**), and
-# every GPU makes the same update.
-#
-# ![A batch is cut into three parts; each GPU runs the whole model on its part; the gradients and the counts
-# of tokens are added, and the sum is divided by all tokens](../images/data_parallelism.svg)
-#
-# *Figure 3. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
-#
-# One detail is easy to get wrong: the loss is a mean over tokens, and the parts have different numbers of
-# tokens.
-#
-# **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its
-# gradient by its own number of tokens, and then the two gradients are averaged. Is the result the
-# gradient of the mean loss over the whole batch?
-
-# %%
-tiny = make_model(60, 60, N=1, d_model=32, d_ff=64, h=4, dropout=0.0).double()
-criterion = LabelSmoothing(60, padding_idx=2, smoothing=0.1)
-_ = torch.manual_seed(0)
-src, tgt = torch.randint(4, 60, (2, 8, 9))
-tgt[:4, 4:] = 2  # the first four targets are short
-whole, parts = Batch(src, tgt, pad=2), [Batch(src[:4], tgt[:4], pad=2), Batch(src[4:], tgt[4:], pad=2)]
-
-
-def gradient(batch):
-    """The gradient of the summed loss, all parameters in a row."""
-    states = tiny(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-    loss = criterion(tiny.generator(states).flatten(0, 1), batch.tgt_y.flatten())
-    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(tiny.parameters()))])
-
-
-wanted = gradient(whole) / whole.ntokens
-sums, counts = [gradient(part) for part in parts], [int(part.ntokens) for part in parts]
-mean_of_means = (sums[0] / counts[0] + sums[1] / counts[1]) / 2
-divided_last = (sums[0] + sums[1]) / (counts[0] + counts[1])
-for name, each in (("mean of the means", mean_of_means), ("divided last", divided_last)):
-    print(f"{name:18} off by ≈{(each - wanted).norm() / wanted.norm():.0%}")
-
-# %% tags=["check"]
-assert counts == [12, 32]
-assert (mean_of_means - wanted).norm() > 0.1 * wanted.norm()
-torch.testing.assert_close(divided_last, wanted)
-
-# %% [markdown]
-# No, the mean of the means is wrong, and nothing crashed. The first part has 12 tokens and the second has 32,
-# so a token of the first part counted more than twice as much. The remedy is simple, because the gradient of
-# a sum is the sum of the gradients. Each GPU computes the gradient of its *summed* loss. The all-reduce adds
-# the gradients and the token counts, and the division comes last.
-#
-# This package's `Trainer` works this way, and `annotated train --help` says how to start it on several
-# GPUs. The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in
-# which one GPU processes the parts one after another.
-#
-# **Remember:** add the gradients and the token counts over all GPUs, and divide last.
-
-# %% [markdown]
 # ## What you can now say
 #
 # - A training step takes about six operations per weight and token, and a call with few operations per byte
 #   waits for memory.
 # - Three things make a Transformer faster: more rows for each fetched weight (batches), fewer trips to
-#   memory (fused calls, FlashAttention's running softmax), and fewer bytes (bfloat16, int8).
-# - Several GPUs compute the same update as one GPU if their gradients and token counts are added and the
-#   division comes last.
+#   memory (fused calls, FlashAttention's running softmax), and fewer bytes (bfloat16, 8 and 4 bits).
 #
 # **Deeper:** [How fast could it be?](evidence/how_fast_could_it_be.ipynb)
 #
-# **Next:** the paper's other task, parsing, in [16_another_task](16_another_task.ipynb).
+# **Next:** the paper's other task, parsing, in [16_another_task](16_another_task.ipynb). How services and
+# many GPUs share the work is in [18_many_users_many_machines](18_many_users_many_machines.ipynb).
 
 # %% [markdown]
 # ## Exercises

@@ -4,8 +4,8 @@
 # **You build a language model from the parts that today's models use, train it on English sentences in
 # under a minute, and let it write.**
 #
-# Previous: [16_another_task](16_another_task.ipynb) · Back to the start:
-# [00_start_here](00_start_here.ipynb)
+# Previous: [16_another_task](16_another_task.ipynb) · Next:
+# [18_many_users_many_machines](18_many_users_many_machines.ipynb)
 #
 # *33 minutes to read, about a minute to run.*
 #
@@ -703,8 +703,8 @@ plt.show()
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb) · [How fast
 # could it be?](evidence/how_fast_could_it_be.ipynb)
 #
-# **Next:** this is the last lesson. Take the project below, or build the whole model again from an empty
-# file, as [00](00_start_here.ipynb) suggests.
+# **Next:** how a service runs such a model for many users, and how many machines train it, in
+# [18_many_users_many_machines](18_many_users_many_machines.ipynb).
 
 # %% [markdown]
 # ## Exercises

@@ -1,0 +1,540 @@
+# %% [markdown]
+# # 18 · Many users, many machines
+#
+# **You see how a service answers a hundred users from one copy of a model, and how many machines train one
+# model as if they were one.**
+#
+# Previous: [17_since_2017](17_since_2017.ipynb) · You can read this lesson right after
+# [15_going_fast](15_going_fast.ipynb)
+#
+# *25 minutes to read, seconds to run.*
+#
+# - **Before:** you know the cache ([11](11_search_and_averaging.ipynb)) and why a product with few rows is
+#   limited by memory ([15](15_going_fast.ipynb)).
+# - **After:** you can compute how many users fit on a GPU, explain pages, shared prefixes and continuous
+#   batching, and say what is split and what is sent in data, tensor, pipeline and sharded parallelism.
+#
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Everything here is computed or simulated
+# on one processor; no GPU is needed. A number after `≈` may differ on yours. You can skip the folded cells:
+# *Scaffolding* draws, and *Check* tests what the text claims.
+
+# %% tags=["install"]
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+
+class NotInstalledError(Exception):
+    def _render_traceback_(self):  # the sentence alone
+        return [str(self)]
+
+
+if not any(distributions(name="annotated-transformer")):
+    here = Path.cwd()
+    clones = [str(at) for at in (here, *here.parents) if (at / "annotated/transformer").is_dir()]
+    requirements = [f'-e "{clone}[colab]"' for clone in clones]
+    if requirements:
+        get_ipython().run_line_magic("pip", f"install -q {requirements[0]}")
+    sys.path += clones  # where the next kernel looks by itself
+if not any(distributions(name="annotated-transformer")):
+    raise NotInstalledError(
+        "This notebook needs the project that it belongs to: take all of it, not this file alone, "
+        "run `make setup` in its folder, and open the notebook there with `make lab`."
+    )
+
+# %% [markdown]
+# ## What a user costs
+#
+# The weights of a model are loaded once and serve every user. The cache is different. Each user has a cache
+# of her own, with a key and a value for every token, every layer and every head of keys:
+#
+# $$2 \cdot \text{layers} \cdot \text{heads of keys} \cdot d_k \cdot \text{bytes per number}$$
+#
+# bytes for each token. The sizes of Llama 3 8B are public (Grattafiori et al., 2024): 32 layers, 32 heads of
+# queries, 8 heads of keys and values ([grouped queries](17_since_2017.ipynb)), $d_k = 128$, and two bytes a
+# number.
+#
+# **Before you run this:** how large is the cache of one user with 8,192 tokens: 1 MB, 100 MB, or 1 GB?
+
+# %%
+layers, key_heads, d_k, bytes_each = 32, 8, 128, 2
+token = 2 * layers * key_heads * d_k * bytes_each
+print(f"{token:,} bytes a token; {8192 * token / 2**30:.0f} GiB for 8,192 tokens")
+print(f"with a head of keys for each of the 32 heads: {32 // key_heads * 8192 * token / 2**30:.0f} GiB")
+free = 80e9 - 8e9 * bytes_each  # a GPU with 80 GB, without the 8 billion weights
+users = free // (8192 * token)
+print(f"an 80 GB GPU has room for {users:.0f} such users")
+
+# %% tags=["check"]
+assert token == 131_072
+assert 8192 * token == 2**30
+assert users == 59
+
+# %% [markdown]
+# So memory decides how many users share the weights. And that number decides the speed, because decoding is
+# limited by fetching the weights ([15](15_going_fast.ipynb)): with twice as many users in a batch, each
+# fetched weight does twice as much work. Whoever wastes cache memory wastes speed.
+#
+# **Remember:** weights are shared by all users, caches are not. The more caches fit, the larger the batch.
+
+# %% [markdown]
+# ## Pages
+#
+# When a question arrives, nobody knows how long the answer will be. A simple server therefore reserves the
+# longest cache that it allows. Let us see what that costs. Our questions have 20 to 400 tokens; most answers
+# are short, a few are long, and none is longer than 1,600 tokens.
+
+# %%
+import random
+
+draw = random.Random(0)
+LONGEST, SLOTS = 2000, 20_000  # tokens a request may have, tokens that the memory has room for
+requests = [(draw.randint(20, 400), min(1600, 1 + int(draw.expovariate(1 / 200)))) for _ in range(2000)]
+lengths = [question + answer for question, answer in requests]
+print(f"mean length {sum(lengths) / len(lengths):.0f} tokens; room reserved for each: {LONGEST}")
+print(f"{SLOTS // LONGEST} users at once, and {sum(lengths) / len(lengths) / LONGEST:.0%} of the memory used")
+
+# %% tags=["check"]
+assert 350 < sum(lengths) / len(lengths) < 450
+assert max(lengths) <= LONGEST
+
+# %% [markdown]
+# Operating systems solved this problem in the 1960s. Memory is cut into small **pages**. A program gets a
+# page when it needs one, from anywhere, and a table says which page comes after which. *PagedAttention* (Kwon
+# et al., 2023) does this with the cache: a page holds the keys and values of, say, 16 tokens. Attention does
+# not care where its keys lie, as long as the table finds them. This is the bookkeeping:
+
+
+# %%
+class Pages:
+    """Room for the keys and values of many users, handed out in pages."""
+
+    def __init__(self, slots, size=16):
+        self.size, self.free, self.tables = size, list(range(slots // size)), {}
+
+    def add_token(self, user, position):  # False: there is no room
+        table = self.tables.setdefault(user, [])
+        if position == len(table) * self.size:  # the last page is full
+            if not self.free:
+                return False
+            table.append(self.free.pop())
+        return True
+
+    def slot(self, user, position):  # where this token's keys and values lie
+        return self.tables[user][position // self.size] * self.size + position % self.size
+
+    def leave(self, user):
+        self.free += self.tables.pop(user)
+
+
+# %%
+pages = Pages(SLOTS)
+for user in ("Ann", "Bob"):
+    for position in range(20):
+        pages.add_token(user, position)
+pages.add_token("Ann", 20)
+print("Ann's pages:", pages.tables["Ann"], "  Bob's:", pages.tables["Bob"])
+print("Ann's token 17 lies in slot", pages.slot("Ann", 17))
+
+# %% tags=["check"]
+everywhere = [pages.slot("Ann", i) for i in range(21)] + [pages.slot("Bob", i) for i in range(20)]
+assert len(set(everywhere)) == 41
+pages.leave("Bob")
+assert len(pages.free) == SLOTS // 16 - 2
+
+# %% [markdown]
+# How many users fit now? We let requests of the list above arrive, each at a random moment of its life, until
+# the memory is full.
+
+
+# %%
+def users_that_fit(pages, requests, draw):
+    """Let users in until the memory is full; return how many, and the share of the slots that hold tokens."""
+    held = 0
+    for user, (question, answer) in enumerate(requests):
+        now = question + draw.randrange(answer)
+        if not all(pages.add_token(user, position) for position in range(now)):
+            break
+        held += now
+    return user, held / SLOTS
+
+
+for size in (16, 256):
+    users, used = users_that_fit(Pages(SLOTS, size), requests, random.Random(1))
+    print(f"pages of {size:3} tokens: {users} users at once, {used:.0%} of the memory holds tokens")
+
+# %% tags=["check"]
+fits = {size: users_that_fit(Pages(SLOTS, size), requests, random.Random(1)) for size in (16, 256)}
+assert fits[16][0] > 5 * (SLOTS // LONGEST)
+assert fits[16][1] > 0.95 > fits[256][1]
+
+# %% [markdown]
+# Only the last page of each user has empty slots. (A real server must also expect that the users' answers
+# grow until the memory overflows. It then stops a request, forgets its cache, and computes it again later.)
+#
+# **Remember:** a paged cache reserves what a request has, not what it might need.
+
+# %% [markdown]
+# ## Shared beginnings
+#
+# Many requests begin alike: with the same instructions, the same document, the same examples. With a causal
+# mask, the keys and values of a token depend on the tokens *before* it and on nothing else. So equal
+# beginnings have equal caches, and a page can serve all of them. A page may be shared if it is full, and if
+# **everything up to its end** is the same. Its name can therefore be the whole beginning:
+
+
+# %%
+def pages_stored(prompts, size=16):
+    """How many pages the prompts take when equal beginnings are stored once."""
+    shared, own = set(), 0
+    for tokens in prompts:
+        full = len(tokens) // size
+        shared |= {tuple(tokens[: (i + 1) * size]) for i in range(full)}
+        own += len(tokens) % size > 0  # the last page, which its owner still writes into
+    return len(shared) + own
+
+
+instructions = [draw.randrange(50_000) for _ in range(300)]
+prompts = [instructions + [draw.randrange(50_000) for _ in range(draw.randint(20, 100))] for _ in range(50)]
+alone = sum(-(-len(tokens) // 16) for tokens in prompts)
+print(f"50 prompts with the same 300 first tokens: {alone} pages alone, {pages_stored(prompts)} shared")
+
+# %% tags=["check"]
+assert pages_stored(prompts) == alone - 49 * (300 // 16)
+assert pages_stored([[1] * 16 + [2] * 16, [3] * 16 + [2] * 16]) == 4  # an equal page after another beginning
+
+# %% [markdown]
+# Time is saved, too: the shared part is computed once. For the same reason it pays to put the long, fixed
+# part of a prompt first, and what changes last.
+#
+# **Remember:** with a causal mask, equal beginnings have equal caches, so they are computed and stored once.
+
+# %% [markdown]
+# ## Continuous batching
+#
+# Answers have different lengths. If a batch is kept together until its longest answer is finished, most rows
+# are idle most of the time. If a waiting request takes a row as soon as it becomes free, the rows stay busy.
+# This is *continuous batching* (Yu et al., 2022).
+#
+# **Before you run this:** forty answers are written in eight rows. How many steps does each way take? All
+# rows together write one token each per step.
+
+
+# %%
+def schedule(answers, rows, refill):
+    """When each answer runs: a list of (row, first step, length), and the number of steps."""
+    free_at, plan = [0] * rows, []
+    for i, length in enumerate(answers):
+        if not refill and i % rows == 0:
+            free_at = [max(free_at)] * rows  # all wait for the longest
+        row = free_at.index(min(free_at))
+        plan.append((row, free_at[row], length))
+        free_at[row] += length
+    return plan, max(free_at)
+
+
+answers = [answer for _, answer in requests[:40]]
+plans = {name: schedule(answers, 8, name == "continuous") for name in ("static", "continuous")}
+for name, (_, steps) in plans.items():
+    print(f"{name:10} {steps:5,} steps, {sum(answers) / (8 * steps):.0%} of the rows busy")
+
+# %% tags=["check"]
+assert plans["continuous"][1] < 0.7 * plans["static"][1]
+assert all(sum(length for _, _, length in plan) == sum(answers) for plan, _ in plans.values())
+
+# %% tags=["figure-batching", "scaffold"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+figure, both = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
+for ax, (name, (plan, steps)) in zip(both, plans.items(), strict=True):
+    for row, first, length in plan:
+        ax.barh(row, length, left=first, height=0.8, color="#0072b2", edgecolor="white")
+    ax.axvline(steps, color="black", linestyle="--")
+    ax.set(title=f"{name}: {steps:,} steps", ylabel="row of the batch", yticks=range(8))
+    ax.invert_yaxis()
+both[1].set_xlabel("step")
+plt.show()
+
+# %% [markdown]
+# *Figure 1. Forty answers in eight rows; each bar is one answer. Above, a batch waits for its longest answer
+# before the next one starts. Below, each row takes the next answer at once.*
+#
+# One problem is left. When a new request enters, its whole question has to be read (*prefill*), which is
+# hundreds of rows of work in a step where the others have one row each. Their answers stutter. So servers cut
+# a long question into pieces and add one piece to each step (*chunked prefill*), or let other GPUs read the
+# questions and send the caches over.
+#
+# **Remember:** continuous batching refills each row at once; nobody waits for the longest answer.
+
+# %% [markdown]
+# ## Data parallelism
+#
+# > "We trained our models on one machine with 8 NVIDIA P100 GPUs." (section 5.2)
+#
+# In **data parallelism**, every GPU holds the whole model and takes a part of the batch. All GPUs compute
+# their gradients at the same time. Then the gradients are added up over all GPUs (an **all-reduce**), and
+# every GPU makes the same update.
+#
+# ![A batch is cut into three parts; each GPU runs the whole model on its part; the gradients and the counts
+# of tokens are added, and the sum is divided by all tokens](../images/data_parallelism.svg)
+#
+# *Figure 2. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
+#
+# One detail is easy to get wrong: the loss is a mean over tokens, and the parts have different numbers of
+# tokens.
+#
+# **Before you run this:** one GPU has short sentences, and another has long ones. Each divides its
+# gradient by its own number of tokens, and then the two gradients are averaged. Is the result the
+# gradient of the mean loss over the whole batch?
+
+# %%
+import torch
+
+from annotated import Batch, LabelSmoothing, make_model
+
+torch.set_num_threads(1)
+tiny = make_model(60, 60, N=1, d_model=32, d_ff=64, h=4, dropout=0.0).double()
+criterion = LabelSmoothing(60, padding_idx=2, smoothing=0.1)
+_ = torch.manual_seed(0)
+src, tgt = torch.randint(4, 60, (2, 8, 9))
+tgt[:4, 4:] = 2  # the first four targets are short
+whole, parts = Batch(src, tgt, pad=2), [Batch(src[:4], tgt[:4], pad=2), Batch(src[4:], tgt[4:], pad=2)]
+
+
+def gradient(batch):
+    """The gradient of the summed loss, all parameters in a row."""
+    states = tiny(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+    loss = criterion(tiny.generator(states).flatten(0, 1), batch.tgt_y.flatten())
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(tiny.parameters()))])
+
+
+wanted = gradient(whole) / whole.ntokens
+sums, counts = [gradient(part) for part in parts], [int(part.ntokens) for part in parts]
+mean_of_means = (sums[0] / counts[0] + sums[1] / counts[1]) / 2
+divided_last = (sums[0] + sums[1]) / (counts[0] + counts[1])
+for name, each in (("mean of the means", mean_of_means), ("divided last", divided_last)):
+    print(f"{name:18} off by ≈{(each - wanted).norm() / wanted.norm():.0%}")
+
+# %% tags=["check"]
+assert counts == [12, 32]
+assert (mean_of_means - wanted).norm() > 0.1 * wanted.norm()
+torch.testing.assert_close(divided_last, wanted)
+
+# %% [markdown]
+# No, the mean of the means is wrong, and nothing crashed. The first part has 12 tokens and the second has 32,
+# so a token of the first part counted more than twice as much. The remedy is simple, because the gradient of
+# a sum is the sum of the gradients. Each GPU computes the gradient of its *summed* loss. The all-reduce adds
+# the gradients and the token counts, and the division comes last.
+#
+# The same rule holds for *gradient accumulation* ([09](09_first_example.ipynb), exercise 2), in which one GPU
+# processes the parts one after another. The mistake is old and common: the most widely used library for
+# Transformers made it in gradient accumulation until October 2024 (Hugging Face `transformers`, pull request
+# 34191). This package's `Trainer` divides last, and `annotated train --help` says how to start it on several
+# GPUs.
+#
+# **Remember:** add the gradients and the token counts over all GPUs, and divide last.
+
+# %% [markdown]
+# ## When the model does not fit: sharding
+#
+# Data parallelism keeps everything on every GPU. In training with Adam and mixed precision, that is more than
+# the weights: two bytes for each weight in 16 bits, two for its gradient, and twelve for what the optimizer
+# keeps in float32, which is the weight itself and Adam's two means. Rajbhandari et al. (2020) counted these
+# 16 bytes and asked why every GPU should hold the same ones.
+#
+# In **sharded data parallelism** (ZeRO; in PyTorch `fully_shard`), each GPU keeps only its share of all 16
+# bytes. Before a layer is computed, the GPUs collect its weights from each other (*all-gather*), and forget
+# them afterwards. In the backward pass, each GPU receives only the sum of its share of the gradients
+# (*reduce-scatter*).
+
+# %%
+for name, weights in (("base model, 2017", 65e6), ("8 billion", 8e9), ("70 billion", 70e9)):
+    whole = 16 * weights / 1e9
+    print(f"{name:17} {whole:7,.0f} GB on each GPU, or {whole / 64:6.1f} GB on each of 64 GPUs")
+
+# %% [markdown]
+# What it costs is traffic: the weights have to travel in every step, and not the gradients alone. If a layer
+# takes longer to compute than the next layer takes to arrive, the traffic hides behind the arithmetic.
+#
+# **Remember:** sharding keeps a part of weights, gradients and Adam's means on each GPU, and fetches a
+# layer's weights when it needs them.
+
+# %% [markdown]
+# ## Splitting a layer: tensor parallelism
+#
+# A layer can also be cut itself. **Tensor parallelism** (Shoeybi et al., 2019) cuts the feed-forward network
+# of equation 2 so that two GPUs need to talk only once. The first matrix is cut by *columns*: each GPU
+# computes half of the hidden numbers and applies ReLU to them. The second matrix is cut by *rows*, so each
+# GPU multiplies the half that it has. What the two compute has to be added, and that is the one all-reduce.
+#
+# **Before you run this:** could we cut the first matrix by rows instead, and add before the ReLU? What would
+# we have to send more?
+
+# %%
+_ = torch.manual_seed(0)
+x, w_1, w_2 = torch.randn(5, 16).double(), torch.randn(16, 64).double(), torch.randn(64, 16).double()
+halves = [(x @ w_1[:, part]).relu() @ w_2[part] for part in (slice(0, 32), slice(32, 64))]  # one a GPU
+same = torch.allclose(halves[0] + halves[1], (x @ w_1).relu() @ w_2)
+print("two halves, added at the end:", same)
+
+# %% tags=["check"]
+assert same
+parts = [x[:, :8] @ w_1[:8], x[:, 8:] @ w_1[8:]]
+assert not torch.allclose(parts[0].relu() + parts[1].relu(), (x @ w_1).relu())  # a sum inside a ReLU
+
+# %% [markdown]
+# We could, but the ReLU of a sum is not the sum of the ReLUs, so the 64 hidden numbers of each token would
+# have to be added over the GPUs before it, and once more after the second matrix.
+#
+# For attention the cut is even simpler, and the paper made it possible: the *heads* are independent. Each GPU
+# takes some of the heads with their columns of $W^Q$, $W^K$, $W^V$ and their rows of $W^O$, and the results
+# are added. So a layer needs two additions over the GPUs in the forward pass. They stand in the way of
+# everything that follows, which is why tensor parallelism is used between GPUs with very fast connections.
+#
+# **Remember:** cut the first matrix by columns and the second by rows, or cut by heads; add once at the end.
+
+# %% [markdown]
+# ## Splitting the stack: pipelines
+#
+# In **pipeline parallelism** (Huang et al., 2019), each GPU holds some of the layers and hands its output to
+# the next GPU. Very little is sent: one vector for each token. But while the first GPU works, the last one
+# has nothing to do. So the batch is cut into *microbatches* that follow each other. With $p$ GPUs and $m$
+# microbatches, the share of the time that is lost is
+#
+# $$\frac{p - 1}{m + p - 1}$$
+#
+# The $p - 1$ steps are what it takes to fill the pipeline. The folded cell draws the forward pass.
+
+# %% tags=["figure-pipeline", "scaffold"]
+figure, both = plt.subplots(2, 1, figsize=(8, 4.4), sharex=True)
+for ax, m in zip(both, (1, 8), strict=True):
+    length = 8 / m  # a microbatch is smaller, so it takes less time
+    for gpu in range(4):
+        for n in range(m):
+            ax.barh(gpu, length, left=(gpu + n) * length, height=0.8, color="#0072b2", edgecolor="white")
+    ends, bubble = (4 + m - 1) * length, 3 / (m + 3)
+    ax.axvline(ends, color="black", linestyle="--")
+    ax.set(
+        title=f"{m} microbatch{'es' * (m > 1)}: {bubble:.0%} of the time is lost",
+        ylabel="GPU",
+        yticks=range(4),
+    )
+    ax.invert_yaxis()
+both[1].set_xlabel("time")
+plt.show()
+
+# %% [markdown]
+# *Figure 3. Four GPUs with a quarter of the layers each. Above, the batch goes through as a whole, and three
+# GPUs wait at any time. Below, it is cut into eight parts that follow each other.*
+#
+# Large trainings combine all of these: tensor parallelism within a machine, pipelines or sharding between
+# machines, and data parallelism over all.
+#
+# | | what is split | what is sent in a step | its price |
+# |---|---|---|---|
+# | data | the batch | all gradients | every GPU holds everything |
+# | sharded | batch, weights, gradients, Adam's means | all weights and gradients | more traffic |
+# | tensor | each matrix | two sums of vectors a layer, forward | needs fast connections |
+# | pipeline | the stack of layers | one vector a token between neighbors | idle GPUs at both ends |
+#
+# **Remember:** more microbatches make a pipeline's bubble smaller: $(p - 1) / (m + p - 1)$.
+
+# %% tags=["check"]
+assert [3 / (m + 3) for m in (1, 8)] == [0.75, 3 / 11]
+
+# %% [markdown]
+# ## What you can now say
+#
+# - A user's cache takes 2 · layers · heads of keys · $d_k$ numbers per token. Pages and shared beginnings
+#   decide how many users fit, and continuous batching keeps the rows busy.
+# - Data parallelism sends gradients, and divides their sum by all tokens last.
+# - When a model does not fit, its state is sharded, its matrices are cut, or its layers are spread over GPUs;
+#   each way sends something else.
+#
+# **Deeper:** [How fast could it be?](evidence/how_fast_could_it_be.ipynb)
+#
+# **Next:** this is the last lesson. Build the whole model again from an empty file, as
+# [00](00_start_here.ipynb) suggests, or take the project at the end of [17](17_since_2017.ipynb).
+
+# %% [markdown]
+# ## Exercises
+#
+# **Exercise 1 (pencil).** A GPU of 80 GB holds a model of 8 billion weights in 16 bits; its cache takes
+# 131,072 bytes a token. Now the weights are stored in 4 bits and the cache in 8. How many users with 8,192
+# tokens fit, and how many times as many as before?
+
+# %% tags=["solution"]
+room = 80e9 - 8e9 / 2  # half a byte a weight
+more_users = room // (8192 * 131_072 / 2)
+print(f"{more_users:.0f} users, {more_users / 59:.1f} times as many as 59")
+assert more_users == 141
+
+# %% [markdown]
+# **Exercise 2 (medium).** Build. A scheduler needs to know how much work a shared beginning saves. Write
+# `tokens_to_compute`: prompts arrive one after the other, and full pages of earlier prompts may be reused.
+# How many tokens have to be computed in all?
+
+
+# %% tags=["exercise"]
+def tokens_to_compute(prompts, size):
+    """Lists of tokens -> how many tokens are computed when full pages of equal beginnings are reused."""
+    raise NotImplementedError
+
+
+# %% tags=["exercise-test"]
+def test_tokens_to_compute(tokens_to_compute):
+    abc = list(range(12))
+    for prompts, right, why in (
+        ([abc], 12, "one prompt: all 12 tokens are new"),
+        ([abc, abc], 12, "the same prompt again, three full pages: nothing is new"),
+        (
+            [abc[:10], abc[:10]],
+            12,
+            "10 tokens twice: the two on the page that is not full are computed again",
+        ),
+        ([abc, [99, *abc[1:]]], 24, "another first token: all later keys differ, so all 12 are new"),
+        ([abc, [*abc[:5], 99, *abc[6:]]], 20, "a difference in the second page: the first page is reused"),
+        ([abc[:4], abc, abc], 12, "a longer prompt reuses the page and adds two that the third reuses"),
+    ):
+        given = tokens_to_compute(prompts, 4)
+        assert given == right, f"pages of 4 tokens, {why}: {right} in all, not {given}"
+
+
+try:
+    test_tokens_to_compute(tokens_to_compute)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
+# %% tags=["solution"]
+def solution(prompts, size):
+    """Lists of tokens -> how many tokens are computed when full pages of equal beginnings are reused."""
+    known, computed = set(), 0
+    for tokens in prompts:
+        ends = range(size, len(tokens) + 1, size)  # where full pages end
+        beginnings = [tuple(tokens[:end]) for end in ends]
+        computed += len(tokens) - size * sum(beginning in known for beginning in beginnings)
+        known.update(beginnings)
+    return computed
+
+
+test_tokens_to_compute(solution)
+
+# %% [markdown]
+# **Exercise 3 (medium).** Explore. With continuous batching, the order of the waiting requests matters, too.
+# Use `schedule` to find out what happens to the number of steps, and to the mean time until an answer is
+# complete, when the shortest answers go first or the longest. Why can a server not simply do this?
+
+# %% tags=["solution"]
+orders = {"as they come": answers, "shortest first": sorted(answers), "longest first": sorted(answers)[::-1]}
+complete = {}
+for which, order in orders.items():
+    timeline, total = schedule(order, 8, refill=True)
+    complete[which] = sum(first + length for _, first, length in timeline) / len(timeline)
+    print(f"{which:15} {total:5,} steps, an answer is complete after {complete[which]:.0f} on average")
+assert complete["shortest first"] < complete["as they come"] < complete["longest first"]
+# A server doesn't know how long an answer will be, and a long one must not wait forever.
