@@ -525,8 +525,8 @@ assert same["8 bits"] >= 6
 assert same["8 bits"] > same["4 bits"]
 assert same["4 bits, groups of 16"] >= same["4 bits"]
 w = torch.randn(64, 64)
-errors = [(rounded(w, bits, group) - w).norm() for bits, group in ((8, 64), (4, 16), (4, 64))]
-assert errors == sorted(errors)
+rough = [(rounded(w, bits, group) - w).norm() for bits, group in ((8, 64), (4, 16), (4, 64))]
+assert rough == sorted(rough)
 
 # %% [markdown]
 # Our cell rounds only the weights, which is what pays when one row at a time is decoded: the weights are what
