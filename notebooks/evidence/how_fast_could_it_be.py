@@ -267,8 +267,8 @@ assert max(record["exponents"]["with the cache"]) < 1.2 < 1.6 < min(record["expo
 #
 # ## What it does not say
 #
-# These are times of one machine. They say nothing about GPUs, where the processor issues the calls while
-# the GPU computes beside it. And they say nothing about `torch.compile`, which merges many calls into few:
+# These are times of one machine. They say nothing about GPUs, where the processor issues the calls while the
+# GPU computes beside it. And they say nothing about `torch.compile`, which merges many calls into few:
 # compiling takes longer than this page may run. A record of it on a processor is in
-# [15](../15_going_fast.ipynb): there the compiled step of a small model was slower than the plain one after its
-# 30th update. `benchmarks/compile.py` repeats it on your machine.
+# [15](../15_going_fast.ipynb): there the compiled step of a small model was slower than the plain one after
+# its 30th update. `benchmarks/compile.py` repeats it on your machine.
