@@ -97,7 +97,7 @@ class Report:
             lines += [f"✗ {f.law}: FAILED", textwrap.indent("\n".join(texts), "    ")]
         reasons: dict[str, list[str]] = {}
         for f in self.of("missing"):
-            shown = f.seen if verbose or "adapter" in f.seen else "--verbose says why"
+            shown = f.seen if verbose or "adapter" in f.seen else "text(verbose=True) or --verbose says why"
             reasons.setdefault(shown, []).append(f.law)
         for reason, laws in sorted(reasons.items()):
             short = f"- laws that do not apply: {len(laws)} ({reason})"

@@ -9,9 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
 
 from annotated.plots.notebook import chart_bundle, setup_notebook, show_source
+from annotated.plots.words import describe_figure
 from annotated.transformer import attention as masks
 
 alt = pytest.importorskip("altair")
@@ -72,6 +76,35 @@ def test_figures_look_the_same_whatever_the_reader_had_set() -> None:
     assert dict(mpl.rcParams) == first
     assert mpl.rcParams["lines.linestyle"] == "-"
     assert mpl.rcParams["axes.facecolor"] == "white"
+
+
+def test_title_axes_and_legend_are_named() -> None:
+    figure, (left, right) = plt.subplots(1, 2)
+    figure.suptitle("Two runs")
+    left.plot([1, 2], label="post-norm")
+    left.plot([2, 1], label="pre-norm")
+    left.set(title="Loss", xlabel="update", ylabel="nats")
+    left.legend()
+    right.set_ylabel(r"$d_{model}$")
+    assert describe_figure(figure) == "Two runs; Loss: nats over update (post-norm, pre-norm); d_model"
+
+
+def test_a_readers_kernel_describes_figures_and_shows_the_sentence_of_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    code = (
+        "from annotated.plots import setup_notebook\nsetup_notebook()\nimport matplotlib.pyplot as plt",
+        "plt.title('A line')\nplt.plot([1, 2])\nplt.show()",
+        "def test_one(one):\n    assert one == 1, f'1 is wanted, not {one}'\n\ntest_one(2)",
+        "assert plt is None",
+    )
+    notebook = new_notebook(cells=[new_code_cell(each) for each in code])
+    NotebookClient(notebook, kernel_name="python3", allow_errors=True).execute()
+    [drawn], [refused], [failed] = (cell.outputs for cell in notebook.cells[1:])
+    assert drawn.metadata["image/png"]["alt"] == "A line"
+    assert refused.traceback == ["AssertionError: 1 is wanted, not 2"]
+    assert "run them first, in their order" in failed.traceback[-1]
 
 
 def test_a_chart_may_have_more_rows_than_altair_lets_through() -> None:

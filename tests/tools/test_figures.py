@@ -8,7 +8,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 import build
-import figure_words
+import figure_svgs
 import figures
 import pairs
 
@@ -51,27 +51,15 @@ def test_a_build_keeps_the_picture_and_no_date(tmp_path: Path, monkeypatch: pyte
     assert path.read_bytes() == first
     [output] = pairs.read_built(tmp_path / "00_tiny.ipynb").cells[0].outputs
     assert output.data.keys() == {"image/png", "text/plain"}
-    assert "svg" not in output.metadata["image/png"]
+    assert output.metadata["image/png"].keys() == {"alt", "height", "width"}
 
 
-def test_title_axes_and_legend_are_named() -> None:
-    figure, (left, right) = plt.subplots(1, 2)
-    figure.suptitle("Two runs")
-    left.plot([1, 2], label="post-norm")
-    left.plot([2, 1], label="pre-norm")
-    left.set(title="Loss", xlabel="update", ylabel="nats")
-    left.legend()
-    right.set_ylabel(r"$d_{model}$")
-    words = "Two runs; Loss: nats over update (post-norm, pre-norm); d_model"
-    assert figure_words.describe_figure(figure) == words
-
-
-def test_words_and_svg_stand_beside_the_picture_which_stays_as_it_is() -> None:
-    draw = figure_words.with_words(lambda figure: (b"png", {"width": 3}) if figure.axes else None)
+def test_an_svg_stands_beside_the_picture_which_stays_as_it_is() -> None:
+    draw = figure_svgs.with_svg(lambda figure: (b"png", {"width": 3}) if figure.axes else None)
     figure = plt.figure()
     assert draw(figure) is None
     figure.add_subplot().set_title("A mask")
     picture, metadata = draw(figure)
     assert picture == b"png"
     assert metadata.pop("svg").rstrip().endswith("</svg>")
-    assert metadata == {"width": 3, "alt": "A mask"}
+    assert metadata == {"width": 3}

@@ -83,7 +83,7 @@ def execute(notebook: NotebookNode, source: Path) -> None:
         km=kernel,
         timeout=SECONDS_PER_CELL,
         record_timing=False,
-        extra_arguments=["--ext=figure_words"],
+        extra_arguments=["--ext=figure_svgs"],
         resources={"metadata": {"path": str(source.parent)}},
         on_cell_start=lambda cell, cell_index: started.append(cell_index),
     )
