@@ -44,7 +44,7 @@ CONTESTANTS: dict[str, Found] = {
     "and a warm-up of 100": {**PLAIN, "warmup": 100},
 }
 SPLITS = ("val", "test_2016_flickr")
-TEXT = ("corpus", "pair", "form")
+TEXT = ("corpus", "pair", "tokenized")
 
 
 def train(corpus: Corpus, given: Found, seed: int, out: Path) -> Translator:
@@ -64,7 +64,7 @@ def score(translator: Translator, corpus: Corpus, split: str, search: Search) ->
 def averaged(run: RunFolder, corpus: Corpus, search: Search) -> dict[str, float]:
     """BLEU on `val` of the newest checkpoint and of the mean of those kept: the run left one of them."""
     model, *tokenizers = load_model(run.newest())
-    translator = Translator(model, *tokenizers, lower_cased=True)
+    translator = Translator(model, *tokenizers, tokenized=True)
     newest = score(translator, corpus, "val", search)["bleu"]
     load_weights(model, average_checkpoints(run.checkpoints()), run.path)
     return {"newest": newest, "mean": score(translator, corpus, "val", search)["bleu"]}

@@ -21,7 +21,7 @@ import annotated
 from annotated.translation.data import load_corpus
 from annotated.translation.training.run_folder import LOG
 
-TEXT = ("corpus", "pair", "form")
+TEXT = ("corpus", "pair", "tokenized")
 FULL = {
     **{name: value for name, value in recipe("multi30k-en-de-lc")["train"].items() if name not in TEXT},
     "vocab": 2000,

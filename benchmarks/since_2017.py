@@ -135,15 +135,15 @@ class Contestant(NamedTuple):
     decay: float | None = None  # of AdamW with cosine, 0 is Adam; None for the paper's schedule
 
 
-ALL = {"norm_first": True, "parts": parts("rms norm", "rotary", "grouped queries", "swiglu")}
+ALL = {"norm_first": True, "variant": parts("rms norm", "rotary", "grouped queries", "swiglu")}
 CONTESTANTS = {
     "paper": Contestant({}),
     "pre-norm": Contestant({"norm_first": True}),
-    "RMSNorm": Contestant({"parts": parts("rms norm")}),
-    "rotary": Contestant({"parts": parts("rotary")}),
-    "grouped queries": Contestant({"parts": parts("grouped queries")}),
-    "SwiGLU": Contestant({"parts": parts("swiglu")}),
-    "rotary and SwiGLU": Contestant({"parts": parts("rotary", "swiglu")}),
+    "RMSNorm": Contestant({"variant": parts("rms norm")}),
+    "rotary": Contestant({"variant": parts("rotary")}),
+    "grouped queries": Contestant({"variant": parts("grouped queries")}),
+    "SwiGLU": Contestant({"variant": parts("swiglu")}),
+    "rotary and SwiGLU": Contestant({"variant": parts("rotary", "swiglu")}),
     "Adam, cosine": Contestant({}, decay=0.0),
     "AdamW, cosine": Contestant({}, decay=0.1),
     "all parts": Contestant(ALL),

@@ -91,8 +91,8 @@ class NarrowKeys(MultiHeadedAttention):
         return super().attend(q * math.sqrt(self.d_k / self.width), k, v, mask)
 
 
-def parts_with(width: int) -> str:
-    """Register parts with keys of this width; returns their name."""
+def variant_with(width: int) -> str:
+    """Register a variant with keys of this width; returns its name."""
 
     @variant(name := f"d_k {width}")
     class Narrow(Parts):
@@ -109,7 +109,7 @@ def train_and_score(task: Task, how: Found, changed: Found, factor: float, seed:
     changed, updates, size = dict(changed), how["updates"], len(task.tokenizer)
     smoothing, warmup = changed.pop("smoothing", 0.1), max(1, how["updates"] // 3)
     if "d_k" in changed:
-        changed["parts"] = parts_with(changed.pop("d_k"))
+        changed["variant"] = variant_with(changed.pop("d_k"))
     torch.manual_seed(seed)
     model = EncoderDecoder.from_config(TransformerConfig.tiny(size, size, **{**how["base"], **changed}))
     peak = rate(warmup, model.config.d_model, factor, warmup)

@@ -87,7 +87,7 @@ def grammar_task(max_tokens: int, short: bool = False) -> Task:
 def text_of(trained: Mapping[str, Any], short: bool = False) -> Corpus:
     """The corpus that settings of a training name; or a few lower-cased pairs that come with us."""
     if not short:
-        return load_corpus(trained["corpus"], trained["pair"], trained.get("form"))
+        return load_corpus(trained["corpus"], trained["pair"], trained.get("tokenized"))
     grammar = load_corpus("grammar", "en-de")
     splits = {}
     for name, count in {"train": 100, "val": 6, "test_2016_flickr": 6, "test_2017_flickr": 6}.items():

@@ -38,8 +38,8 @@ def release(run: Path, recipe: Path, out: Path) -> None:
     """Write the model folder `out`, which must not be there, and score what was written."""
     tables = read_toml(recipe)
     settings = training_settings(run)
-    corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
-    options = settings["form"] == "tok", Search(**tables["evaluate"])
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["tokenized"])
+    options = settings["tokenized"], Search(**tables["evaluate"])
 
     def score(model: Path, split: str) -> Results:
         return score_split(Translator.load(model, "auto"), corpus, split, *options, progress=True)[0]
@@ -73,7 +73,7 @@ def card(name: str, folder: Path, texts: Texts) -> str:
     parts = [
         f"---\nlanguage: [{src}, {tgt}]\nlibrary_name: annotated\npipeline_tag: translation\n---",
         f"# {name}\n\n{texts['summary']}",
-        usage(name, training_settings(folder)["form"] == "tok"),
+        usage(name, training_settings(folder)["tokenized"]),
         "## Scores\n\n" + score_lines(name, read_scores(folder), texts),
         f"## Data and terms\n\n{texts['data'].strip()}",
         "## Training\n\n" + training_lines(folder, settings),

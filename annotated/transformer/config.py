@@ -47,7 +47,7 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # encoding of positions (section 3.5)
     max_len: int = 5000  # positions computed ahead (sinusoidal, which then grow) or learned (a limit)
     tied_embeddings: Literal["all", "target", "none"] = "all"  # embeddings that share the output matrix (3.4)
-    parts: str = "paper"  # parts of the model: the paper's, or those of a registered variant
+    variant: str = "paper"  # the paper's own parts, or those of a registered variant
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -5,9 +5,9 @@
         def norm(self):
             return nn.RMSNorm(self.config.d_model)
 
-    make_model(100, 100, parts="rms")
+    make_model(100, 100, variant="rms")
 
-The name is a setting of the model, `parts`, by which a saved model finds its variant again.
+The name is a setting of the model, `variant`, by which a saved model finds its variant again.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ VARIANTS: dict[str, type[Parts]] = {"paper": Parts}
 
 
 def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
-    """Register a subclass of `Parts` under a name that the setting `parts` then takes."""
+    """Register a subclass of `Parts` under a name that the setting `variant` then takes."""
     if not isinstance(name, str) or not name:
         raise TypeError(f'a variant needs a name, as in @variant("mine"), not {name!r}')
     if name == "paper":
@@ -73,7 +73,7 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
 
 def find_parts(config: TransformerConfig) -> Parts:
     """Get the parts that the settings name."""
-    if config.parts not in VARIANTS:
+    if config.variant not in VARIANTS:
         remedy = "import the file that registers them (on the command line: --variants FILE.py)"
-        raise ValueError(f"parts {config.parts!r} are not among {', '.join(VARIANTS)}; {remedy}")
-    return VARIANTS[config.parts](config)
+        raise ValueError(f"there is no variant {config.variant!r} among {', '.join(VARIANTS)}; {remedy}")
+    return VARIANTS[config.variant](config)

@@ -73,7 +73,7 @@ class Translator:
     by `tokenizers.normalize` before the model reads it.
 
     Args:
-        lower_cased: the model was trained on lower-cased, tokenized text only, so capitals are refused.
+        tokenized: the model was trained on lower-cased, tokenized text alone, so capitals are refused.
         pair: the languages, such as "en-de", if known.
         engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same.
             "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
@@ -90,7 +90,7 @@ class Translator:
         model: EncoderDecoder,
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
-        lower_cased: bool = False,
+        tokenized: bool = False,
         pair: str | None = None,
         engine: str = "auto",
         quantization: str = "float32",
@@ -103,7 +103,7 @@ class Translator:
             raise ValueError(f"{quantization} needs --engine ctranslate2, in Python engine='ctranslate2'")
         if hasattr(model, "config"):  # a model that was put together by hand has none
             check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
-        self.model, self.lower_cased = model, lower_cased
+        self.model, self.tokenized = model, tokenized
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.pair, self.engine, self.quantization = pair, engine, quantization
         self.longest_source, self.limits = longest_source, Limits(**limits).within(model.max_positions)
@@ -118,7 +118,7 @@ class Translator:
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
         settings = training_settings(folder)
-        known = {"lower_cased": reads_tokenized(settings), "pair": settings.get("pair")}
+        known = {"tokenized": reads_tokenized(settings), "pair": settings.get("pair")}
         known["longest_source"], known["max_extra"] = lengths_of(settings)
         return cls(*load_model(folder, find_device(device)), **{**known, **options})
 
@@ -274,7 +274,7 @@ class Translator:
         Raises ValueError for capitals where the model reads only lower-cased text.
         """
         sentence = normalize(sentence)
-        if self.lower_cased and sentence != sentence.lower():
+        if self.tokenized and sentence != sentence.lower():
             raise ValueError(f"{sentence[:40]!r} has capitals, but this model reads lower-cased text only")
         before, after = self.src_tokenizer.before, self.src_tokenizer.after
         tokens = self.limits.cut(self.src_tokenizer.encode(sentence), len(before + after), name)

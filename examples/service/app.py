@@ -189,7 +189,7 @@ def main() -> None:
         translator = Translator.load(settings.model, **engine, **lengths)
     except (ValueError, OSError, ImportError) as error:
         parser.error(str(error))
-    if translator.lower_cased:
+    if translator.tokenized:
         print(
             f"{settings.model} reads lower-cased, tokenized text alone; it refuses capitals", file=sys.stderr
         )

@@ -108,7 +108,7 @@ class Today(Parts):
 
 
 model = make_model(
-    50, 50, N=2, d_model=32, d_ff=48, h=4, dropout=0.0, parts="rms norm, rotary, swiglu"
+    50, 50, N=2, d_model=32, d_ff=48, h=4, dropout=0.0, variant="rms norm, rotary, swiglu"
 ).eval()
 print(model.decoder.layers[0])
 

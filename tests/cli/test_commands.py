@@ -148,7 +148,7 @@ def test_input_that_is_not_utf8_is_named_by_line(run, capfd, monkeypatch):
 def test_evaluating_a_split(run, capfd, monkeypatch):
     corpus = Corpus("small", "en", "de", {"val": ParallelText(["a dog"], ["ein Hund"], [1], "val")})
     monkeypatch.setattr("annotated.translation.cli.evaluate.load_corpus", lambda *_: corpus)
-    asked = ["--corpus", "multi30k", "--form", "tok"]
+    asked = ["--corpus", "multi30k", "--tokenized"]
     assert main(["evaluate", "--model", str(run), *asked, "--beam", "1"]) == 0
     assert "as written" not in capfd.readouterr().out
 

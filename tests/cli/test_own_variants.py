@@ -48,7 +48,7 @@ def test_a_variant_is_trained_resumed_averaged_scored_and_used(
 ):
     run, variants = str(tmp_path / "run"), ["--variants", parts]
     sizes = [*SIZES.split(), "--max-tokens", "400", "--epochs", "2", "--save-every", "1", "--max-steps", "2"]
-    assert main(["train", *files, "--out", run, *sizes, "--parts", "rms", *variants]) == 0
+    assert main(["train", *files, "--out", run, *sizes, "--variant", "rms", *variants]) == 0
     assert main(["train", "--out", run, "--resume", "--max-steps", "3", *variants]) == 0
     model, *_ = load_model(run)
     kinds = {type(module) for module in model.modules()}
@@ -64,9 +64,9 @@ def test_a_variant_is_trained_resumed_averaged_scored_and_used(
     assert capfd.readouterr().out.count("\n") == 1
     for to in ("marian", "ctranslate2"):
         out = ["--out", tmp_path / "other", "--to", to]
-        complains(["export", "--model", run, *out, *variants], capfd, "'rms' are a variant's")
+        complains(["export", "--model", run, *out, *variants], capfd, "not the variant 'rms'")
         assert not (tmp_path / "other").exists()
-    with pytest.raises(ValueError, match="'rms' are a variant's"):
+    with pytest.raises(ValueError, match="not the variant 'rms'"):
         to_torch(model)
 
     registry()
@@ -86,7 +86,7 @@ def test_a_variant_that_no_file_registers_is_refused_before_the_training(
     parts, files, registry, tmp_path, capfd
 ):
     out = ["--out", tmp_path / "run", *files]
-    complains(["train", *out, *SIZES.split(), "--parts", "rms"], capfd, "'rms'", "--variants FILE.py")
+    complains(["train", *out, *SIZES.split(), "--variant", "rms"], capfd, "'rms'", "--variants FILE.py")
     assert not list((tmp_path / "run").glob("checkpoints/*"))
 
 

@@ -77,7 +77,7 @@ def test_tokenized_text_is_for_models_of_it(recipe, tmp_path, capfd, monkeypatch
     run = tmp_path / "run"
     assert ends(["train", "--config", recipe, "--out", run, "--threads", "1"]) == 0
     asked = ["translate", "--model", run, "--threads", "1"]
-    settings = {**read_json(run / SETTINGS), "form": "tok"}
+    settings = {**read_json(run / SETTINGS), "tokenized": True}
     (run / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
     feed(monkeypatch, b"Ein Hund .\n")
     complains(asked, capfd, "has capitals")

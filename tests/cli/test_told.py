@@ -72,7 +72,7 @@ def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_p
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--form", "tok"], "--form is for --corpus multi30k"),
+        (["--tokenized"], "--tokenized is for --corpus multi30k"),
         (["--metric-every", "2"], "metric_every has no effect without metric"),
         (["--rdrop-from", "2"], "rdrop_from has no effect without rdrop_weight"),
         (["--threads", "99999999999"], "--threads must be from 0 to 1,024"),

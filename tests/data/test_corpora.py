@@ -65,7 +65,7 @@ def test_splits_that_are_held_out_share_no_source_and_depend_on_the_sentences_al
     ("arguments", "message"),
     [
         ({"name": "wmt"}, "known: multi30k, wmt14"),
-        ({"name": "grammar", "form": "tok"}, "grammar has no form"),
+        ({"name": "grammar", "tokenized": True}, "grammar has no tokenized text"),
         ({"name": "grammar", "columns": ["en", "de"]}, "no columns"),
         ({"name": "multi30k", "pair": "en-cs"}, "no file multi30k/.*cs"),
     ],
@@ -100,31 +100,31 @@ def web(tmp_path, monkeypatch):
 
 
 def test_multi30k_is_downloaded_once(web):
-    first = multi30k("en-de", "tok")
+    first = multi30k("en-de", tokenized=True)
     assert first["val"].src[0] == "multi30k/data/task1/tok/val.lc.norm.tok.en eins"
     assert first["val"].tgt[0] == "multi30k/data/task1/tok/val.lc.norm.tok.de eins"
     shutil.rmtree(web)
-    assert multi30k("de-en", "tok")["val"].src == first["val"].tgt
+    assert multi30k("de-en", tokenized=True)["val"].src == first["val"].tgt
 
 
 def test_a_damaged_download_is_not_kept(web, tmp_path):
     path = web / "multi30k" / "data" / "task1" / "tok" / "val.lc.norm.tok.de"
     path.write_bytes(b"<html>moved</html>")
     with pytest.raises(FileNotFoundError, match=str(path)):
-        multi30k("en-de", "tok")
+        multi30k("en-de", tokenized=True)
     assert not list((tmp_path / "cache").rglob("*val.lc.norm.tok.de*"))
 
 
 def test_multi30k_by_hand_in_the_readers_folder_needs_no_network(web, tmp_path):
     web.rename(tmp_path / "mine")
-    assert len(multi30k("en-de", "tok")["train"]) == 3
+    assert len(multi30k("en-de", tokenized=True)["train"]) == 3
     path = tmp_path / "mine" / "multi30k" / "data" / "task1" / "tok" / "val.lc.norm.tok.de"
     path.write_bytes(b"something else\n")
     with pytest.raises(ValueError, match=str(path)):
-        multi30k("en-de", "tok")
+        multi30k("en-de", tokenized=True)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=f"save it as {path}"):
-        multi30k("en-de", "tok")
+        multi30k("en-de", tokenized=True)
 
 
 def test_words_and_phones_are_downloaded_by_language(web):
@@ -137,10 +137,10 @@ def test_words_and_phones_are_downloaded_by_language(web):
 
 
 def test_the_real_multi30k(multi30k_folder):
-    raw, turned, tok = multi30k("en-de"), load_corpus("multi30k", "de-en"), multi30k("en-de", "tok")
+    raw, turned, tok = multi30k("en-de"), load_corpus("multi30k", "de-en"), multi30k("en-de", tokenized=True)
     sizes = {"train": 29_000, "val": 1_014, "test_2016_flickr": 1_000, "test_2017_flickr": 1_000}
     assert {name: len(split) for name, split in raw.splits.items()} == sizes
     assert raw["val"].src == turned["val"].tgt
     assert list(tok.splits) == ["train", "val", "test_2016_flickr"]
     assert tok["val"].src == [src.lower() for src in tok["val"].src]
-    assert multi30k("en-fr", "tok")["train"].src == tok["train"].src
+    assert multi30k("en-fr", tokenized=True)["train"].src == tok["train"].src

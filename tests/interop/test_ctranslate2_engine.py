@@ -278,7 +278,7 @@ def test_what_it_cannot_do_is_left_to_us(case, words, used, monkeypatch):
     monkeypatch.setattr(translating, "MANY", 1)
     monkeypatch.setattr("annotated.transformer.variants.VARIANTS", {"paper": Parts})
     variant("sine")(type("Sine", (Parts,), {"norm": lambda self: nn.Tanh()}))
-    model = toy(7, 7, **({"parts": "sine"} if case == "variant" else {}))
+    model = toy(7, 7, **({"variant": "sine"} if case == "variant" else {}))
     if case == "float64":
         model.double()
     if case == "other part":

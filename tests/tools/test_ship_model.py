@@ -99,7 +99,7 @@ def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     """One of them: to search a thousand translations takes half a minute."""
     name = "multi30k-en-de"
     settings, said = training_settings(shipped_model(name)), read_scores(shipped_model(name))[SPLIT]
-    corpus = load_corpus(settings["corpus"], settings["pair"], settings["form"])
+    corpus = load_corpus(settings["corpus"], settings["pair"], settings["tokenized"])
     search = Search(said.beam, said.alpha, said.penalty)
     found, _ = score_split(load_pretrained(name), corpus, SPLIT, False, search)
     assert found.bleu.value == pytest.approx(said.bleu.value, abs=0.05)

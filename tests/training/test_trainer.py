@@ -151,7 +151,7 @@ def test_the_log_has_the_score_of_the_epochs_asked_for_and_of_the_last(metric, s
         ({"pair": "en-th"}, "char"),
         ({"pair": "en-de"}, "13a"),
         ({}, "13a"),
-        ({"pair": "en-de", "form": "tok"}, "none"),
+        ({"pair": "en-de", "tokenized": True}, "none"),
     ],
 )
 def test_bleu_is_counted_as_the_text_and_its_language_ask(notes, cut, tmp_path):

@@ -120,7 +120,7 @@ def trainer_of(made, out, **settings):
     """A trainer of a variant with these parts, each made by a function."""
     methods = {name: lambda _, make=make: make() for name, make in made.items()}
     variant("tried")(type("Tried", (Parts,), methods))
-    return make_trainer(out, model={"parts": "tried"}, **settings)
+    return make_trainer(out, model={"variant": "tried"}, **settings)
 
 
 @pytest.mark.parametrize("made", COMES_BACK.values(), ids=COMES_BACK)

@@ -83,7 +83,7 @@ class Modern(Parts):
 
 def modern() -> nn.Module:
     variant("modern")(Modern)
-    return make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, dropout=0.0, parts="modern").eval()
+    return make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, dropout=0.0, variant="modern").eval()
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -120,7 +120,7 @@ class Shut(PositionwiseFeedForward):
 def test_what_a_variant_initializes_stays_and_the_rest_begins_as_the_papers():
     parts = {"attention": lambda _: Gated(4, 16), "feed_forward": lambda _: Shut(16, 24)}
     variant("kind")(type("Kind", (Parts,), parts))
-    model = make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, parts="kind")
+    model = make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, variant="kind")
     attentions = [module for module in model.modules() if isinstance(module, Gated)]
     for attention in attentions:
         assert (attention.gate.bias == -2).all()
@@ -143,7 +143,7 @@ def test_a_module_that_a_variant_shares_among_layers_stays_one():
         def feed_forward(self):
             return self.shared
 
-    model = make_model(9, 9, N=3, d_model=8, d_ff=8, h=2, parts="sharing")
+    model = make_model(9, 9, N=3, d_model=8, d_ff=8, h=2, variant="sharing")
     layers = [*model.encoder.layers, *model.decoder.layers]
     assert len(layers) == 6
     assert len({id(layer.feed_forward) for layer in layers}) == 1

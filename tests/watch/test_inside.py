@@ -44,13 +44,13 @@ def test_the_page_gets_every_weight_in_half_precision() -> None:
         ({"activation": "gelu"}, "activation='relu', not 'gelu'"),
         ({"positions": "learned"}, "positions='sinusoidal', not 'learned'"),
         ({"tied_embeddings": "target"}, "tied_embeddings='all', not 'target'"),
-        ({"parts": "variant"}, "parts='paper', not 'variant'"),
+        ({"variant": "mine"}, "variant='paper', not 'mine'"),
     ],
 )
 def test_a_model_that_the_page_cannot_run_is_refused(
     settings: dict, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(VARIANTS, "variant", Parts)
+    monkeypatch.setitem(VARIANTS, "mine", Parts)
     with pytest.raises(ValueError, match=fault):
         inside.page_model(small_translator(**settings))
 
@@ -63,7 +63,7 @@ def test_tokenizers_that_the_page_does_not_have_are_refused() -> None:
         with pytest.raises(ValueError, match="one SentencePiece vocabulary"):
             inside.page_model(Translator(translator.model, *pair))
     with pytest.raises(ValueError, match="lower-cased"):
-        inside.page_model(Translator(translator.model, *[translator.src_tokenizer] * 2, lower_cased=True))
+        inside.page_model(Translator(translator.model, *[translator.src_tokenizer] * 2, tokenized=True))
 
 
 def test_weights_that_half_precision_cannot_hold_are_refused() -> None:

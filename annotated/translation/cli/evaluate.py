@@ -76,5 +76,5 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
             say(text.report())
         return Corpus("own", *languages(pair), {"own": text}), "own"
     if corpus == trained.get("corpus", corpus):
-        args.form = args.form or trained.get("form")
-    return load_corpus(corpus, pair or PAIR, args.form, columns), args.split or "val"
+        args.tokenized = trained.get("tokenized") if args.tokenized is None else args.tokenized
+    return load_corpus(corpus, pair or PAIR, args.tokenized, columns), args.split or "val"

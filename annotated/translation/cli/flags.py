@@ -53,7 +53,7 @@ def add_data(group: _ActionsContainer) -> None:
         "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
         f"(default: {CORPUS}, or with --src own)")  # fmt: skip
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
-    add("--form", choices=("raw", "tok"), help="form of multi30k: raw, or tokenized and lower-cased")
+    add("--tokenized", action=BooleanOptionalAction, help="the lower-cased, tokenized text of multi30k")
     add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "
         "sides in a .tsv, .csv, .jsonl, .parquet or .xlsx file")  # fmt: skip
     add("--tgt", type=Path, metavar="FILE", help="translation of --src, line by line")
@@ -100,7 +100,7 @@ def train(command: ArgumentParser) -> None:
       annotated train --src my.en --tgt my.de --val-src val.en --val-tgt val.de --out runs/mine
       annotated train --out runs/first --resume      go on where it stopped, with the settings it had
       annotated train --config runs/first/training.json --dropout 0.2 --out runs/second
-      annotated train --variants my_parts.py --parts rms --out runs/rms
+      annotated train --variants my_parts.py --variant rms --out runs/rms
       torchrun --nproc-per-node 4 -m annotated train ...      one process a GPU
       torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\
           -m annotated train ...                              the same on each of two machines

@@ -24,7 +24,7 @@ def average(args: argparse.Namespace) -> None:
     first, *others = args.checkpoints
     settings = training_settings(first)
     for folder in others:
-        for name in ("pair", "form"):  # two directions may share settings and tokenizer
+        for name in ("pair", "tokenized"):  # two directions may share settings and tokenizer
             value, expected = training_settings(folder).get(name), settings.get(name)
             if value != expected:
                 raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
@@ -47,7 +47,7 @@ def export(args: argparse.Namespace) -> None:
     translator = Translator.load(args.model)
     write = getattr(interop, f"to_{args.to}")
     write(args.out, translator.model, translator.src_tokenizer, translator.tgt_tokenizer, **options)
-    if translator.lower_cased:
+    if translator.tokenized:
         say(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")
     if args.quantization == "int8":
         say(interop.ctranslate2.INT8)

@@ -51,8 +51,8 @@ def name_corpus(args: argparse.Namespace) -> None:
         args.corpus, args.pair = args.corpus or CORPUS, args.pair or PAIR
     elif args.corpus not in (None, "own"):
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
-    elif args.form:
-        raise ValueError("--form is for --corpus multi30k; text of --src is read as it is")
+    elif args.tokenized:
+        raise ValueError("--tokenized is for --corpus multi30k; text of --src is read as it is")
     else:
         args.corpus = "own"
         if args.keep_equal is None:
@@ -67,7 +67,7 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
     columns = args.columns and args.columns.split(",")
     text = own_files(args.src, args.tgt, "")
     if text is None:
-        return load_corpus(args.corpus, args.pair, args.form, columns, args.cache)
+        return load_corpus(args.corpus, args.pair, args.tokenized, columns, args.cache)
     val = own_files(args.val_src, args.val_tgt, "val-")
     return own_corpus(text, val, args.pair, args.keep_equal, columns, args.cache)
 

@@ -31,7 +31,7 @@ HUB = "hf:"
 def load_corpus(
     name: str,
     pair: str = "en-de",
-    form: str | None = None,
+    tokenized: bool | None = None,
     columns: Sequence[str] | None = None,
     cache: str | Path | None = None,
 ) -> Corpus:
@@ -40,7 +40,7 @@ def load_corpus(
     Args:
         name: multi30k, wmt14, sigmorphon2020 or grammar; hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
         pair: source and target language; of sigmorphon2020 the language, such as "fre".
-        form: "raw" or "tok", of multi30k alone.
+        tokenized: take the lower-cased, tokenized text, which multi30k alone has.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
         cache: folder for the text of a dataset of the Hub.
 
@@ -48,12 +48,12 @@ def load_corpus(
     """
     if name not in NAMES and not name.startswith(HUB):
         raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME; files: --src")
-    if form and name != "multi30k":
-        raise ValueError(f"{name} has no form {form!r}; only multi30k has")
+    if tokenized and name != "multi30k":
+        raise ValueError(f"{name} has no tokenized text; only multi30k has")
     if columns and not name.startswith((HUB, "wmt14")):
         raise ValueError(f"{name} has no columns to choose; a dataset of the Hub has")
     if name == "multi30k":
-        return multi30k(pair, form or "raw")
+        return multi30k(pair, bool(tokenized))
     if name in ("sigmorphon2020", "grammar"):
         return sigmorphon2020(pair) if name == "sigmorphon2020" else grammar(pair)
     if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
@@ -106,25 +106,22 @@ CHECKSUMS = Path(__file__).with_name("checksums.txt")  # as sha256sum writes the
 _GITHUB = "https://raw.githubusercontent.com"
 _MULTI30K = f"{_GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _SIGMORPHON = f"{_GITHUB}/sigmorphon/2020/3d9bb3658b6a964ccd127e2a6781665262516bf6/task1"
-_ENDINGS = {"raw": ".{}.gz", "tok": ".lc.norm.tok.{}"}
 
 
-def multi30k(pair: str, form: str = "raw") -> Corpus:
+def multi30k(pair: str, tokenized: bool = False) -> Corpus:
     """Load Multi30k: the splits train, val, test_2016_flickr and test_2017_flickr.
 
-    The languages are en, de and fr. `form` is "raw", or "tok" for the lower-cased, normalized and
-    tokenized text of published tables, which has no German test_2017_flickr. Raises as `find_file` does, and
-    ValueError for another form.
+    The languages are en, de and fr. `tokenized` text is lower-cased and normalized, too: that of published
+    tables. It has no German test_2017_flickr. Raises as `find_file` does.
     """
     src, tgt = languages(pair)
-    if form not in _ENDINGS:
-        raise ValueError(f"multi30k has no form {form!r}; it has {' and '.join(_ENDINGS)}")
     names = ["train", "val", "test_2016_flickr", "test_2017_flickr"]
-    if form == "tok" and "de" in (src, tgt):
+    if tokenized and "de" in (src, tgt):
         names.remove("test_2017_flickr")
     splits = {}
     for name in names:
-        files = [f"data/task1/{form}/{name}{_ENDINGS[form].format(side)}" for side in (src, tgt)]
+        form = f"tok/{name}.lc.norm.tok.{{}}" if tokenized else f"raw/{name}.{{}}.gz"
+        files = [f"data/task1/{form.format(side)}" for side in (src, tgt)]
         paths = [find_file(f"multi30k/{file}", f"{_MULTI30K}/{file}") for file in files]
         splits[name] = read_parallel(paths[0], paths[1], name)
     return Corpus("multi30k", src, tgt, splits)

@@ -17,8 +17,8 @@ POSITIONS = 1024  # rows of an exported table of sinusoids; ours grows as needed
 
 def check_parts(config: TransformerConfig) -> None:
     """Raise ValueError for a variant, whose weights other libraries would compute with as the paper does."""
-    if config.parts != "paper":
-        raise ValueError(f"parts {config.parts!r} are a variant's; the other library knows the paper's alone")
+    if config.variant != "paper":
+        raise ValueError(f"the other library has the paper's parts alone, not the variant {config.variant!r}")
 
 
 def check_exportable(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:

@@ -50,7 +50,7 @@ def state(model: EncoderDecoder) -> dict[str, Tensor]:
 def build(config: TransformerConfig) -> EncoderDecoder:
     """Build a model in float32 on the CPU, to be loaded; the random generator stays as it is."""
     # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
-    few = config.parts == "paper" and config.positions == "sinusoidal"
+    few = config.variant == "paper" and config.positions == "sinusoidal"
     positions = min(config.max_len, TransformerConfig.max_len) if few else config.max_len
     default = torch.get_default_dtype()
     try:
@@ -98,7 +98,7 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
 
     Settings of the paper's parts take no more memory than the weights. Raises as `check_tensors` does.
     """
-    if config.parts == "paper":
+    if config.variant == "paper":
         check_tensors(tensors, wanted_weights(config, source), source)
     model = build(config)
     load_weights(model, tensors, source)
@@ -278,4 +278,4 @@ def lengths_of(settings: Mapping[str, Any]) -> tuple[int | None, int]:
 
 def reads_tokenized(settings: Mapping[str, Any]) -> bool:
     """Return whether a model's text is tokenized and lower-cased beforehand, as a run's settings say."""
-    return settings.get("form") == "tok"
+    return bool(settings.get("tokenized"))

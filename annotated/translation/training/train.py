@@ -363,7 +363,7 @@ def split_notes(notes: Settings) -> Settings:
     """Return notes as training.json has them: the text's settings as the command has them, the rest apart."""
     known = {name: value for name, value in notes.items() if name in TEXT}
     for name, value in known.items():
-        if not isinstance(value, str | None):
+        if not isinstance(value, str | bool | None):
             raise ValueError(f"the note {name} must be text, not {value!r}")
     other = {name: notes[name] for name in notes if name not in TEXT}
     return {**known, "notes": other} if other else known

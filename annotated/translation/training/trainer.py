@@ -90,7 +90,7 @@ class Trainer:
         self.summed = SummedLoss(model, config.smoothing, tokenizers[1].pad)
         if config.compile:
             self.summed.compile()
-        self.parallel: Any = distributed.data_parallel(self.summed, variant=model.config.parts != "paper")
+        self.parallel: Any = distributed.data_parallel(self.summed, variant=model.config.variant != "paper")
 
     def fit(self, resume: bool = False) -> Path:
         """Train to the end, or until Ctrl-C; returns the run's folder.

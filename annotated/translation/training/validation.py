@@ -27,7 +27,7 @@ class Validation:
     """Score a model on `batches`: each process its share, and the scores are those of all.
 
     `metric` scores greedy translations: "loss" for none of them, or a name of `METRICS`. `notes` name the
-    languages ("pair") and tokenized text ("form"), by which BLEU counts words.
+    languages ("pair") and tokenized text ("tokenized"), by which BLEU counts words.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ __all__ = ["model_script", "page", "page_model", "script", "watch"]
 
 # What the script can compute: the paper's model.
 NEEDED = {
-    "parts": "paper",
+    "variant": "paper",
     "norm_first": False,
     "activation": "relu",
     "positions": "sinusoidal",
@@ -42,7 +42,7 @@ def page_model(translator: Translator) -> dict[str, Any]:
             raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
     if tokenizer is not translator.tgt_tokenizer or not isinstance(tokenizer, SentencePieceTokenizer):
         raise ValueError("the page's model needs one SentencePiece vocabulary for both languages")
-    if translator.lower_cased:
+    if translator.tokenized:
         raise ValueError("the page's model needs normal text; this one reads it lower-cased and tokenized")
     tensors = {name: tensor.detach().cpu() for name, tensor in weights(translator.model).items()}
     packed = torch.cat([tensor.flatten() for tensor in tensors.values()]).half()

@@ -6,7 +6,7 @@ import { floats, type PageModel } from "./translator.ts";
 
 // What the page can compute, as annotated/translation/watch/__init__.py has it.
 const NEEDED = {
-  parts: "paper",
+  variant: "paper",
   norm_first: false,
   activation: "relu",
   positions: "sinusoidal",
@@ -32,7 +32,7 @@ export async function readFolder(files: Iterable<File>): Promise<PageModel> {
   const { format, model, tokenizers } = await json("config.json");
   if (format !== 1 || !isObject(model) || !isObject(tokenizers)) throw new Error(texts.folder.noModel);
   for (const [name, value] of Object.entries(NEEDED)) {
-    const own = model[name] ?? (name === "parts" ? value : undefined);
+    const own = model[name] ?? (name === "variant" ? value : undefined);
     if (own !== value) throw new Error(texts.folder.needs(name, brief(value), brief(own)));
   }
   const isSize = (value: number) => Number.isInteger(value) && value > 0;
@@ -51,7 +51,7 @@ export async function readFolder(files: Iterable<File>): Promise<PageModel> {
   const { kind, sha256 } = await json("tokenizer.json");
   if (kind !== "sentencepiece") throw new Error(texts.folder.kind(brief(kind)));
   const trained = top.some((file) => file.name === "training.json") ? await json("training.json") : {};
-  if (trained.form === "tok") throw new Error(texts.folder.tokenized);
+  if (trained.tokenized) throw new Error(texts.folder.tokenized);
 
   const vocabulary = new Uint8Array(await open("tokenizer.model").arrayBuffer());
   const pieces = readPieces(vocabulary);
