@@ -52,9 +52,9 @@ class Metric:
         value = self.value(self.counts(hypotheses, references).sum(axis=0))
         return Score(self.name, value, self.signature)
 
-    def badness(self, value: Any) -> Any:
-        """Turn a score, or an array of them, into what is lower for a better one."""
-        return value if self.lower_is_better else -value
+    def better(self, value: Any, other: Any) -> Any:
+        """Tell whether a score is better than another, or of arrays of scores, which are."""
+        return value < other if self.lower_is_better else value > other
 
 
 def sacrebleu_metric(scorer: Any) -> Metric:
@@ -212,7 +212,7 @@ def paired_bootstrap(
         with_interval(one, draws_a),
         with_interval(other, draws_b),
         with_interval(difference, draws_a - draws_b),
-        wins=float((metric.badness(draws_a) < metric.badness(draws_b)).mean()),
+        wins=float(metric.better(draws_a, draws_b).mean()),
     )
 
 

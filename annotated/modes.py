@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-LOCK = threading.Lock()
+EVALUATED_LOCK = threading.Lock()
 # For each module, the number of blocks that evaluate it, and whether it was in training before them.
 EVALUATED: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
 
@@ -21,7 +21,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     the same model meanwhile trains without dropout, so give it a copy.
     """
     modules = list(model.modules())
-    with LOCK:
+    with EVALUATED_LOCK:
         for module in modules:
             blocks, training = EVALUATED.get(module, (0, module.training))
             EVALUATED[module] = blocks + 1, training
@@ -30,7 +30,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         with torch.no_grad():
             yield
     finally:
-        with LOCK:
+        with EVALUATED_LOCK:
             for module in modules:
                 blocks, training = EVALUATED.pop(module)
                 if blocks > 1:

@@ -66,7 +66,7 @@ def ours(translator: Translator, beam: int, limit: int, device: torch.device) ->
         if beam == 1:
             return until_end(greedy_decode(model, src, mask, limit, START, END, forbidden))
         found = beam_search(
-            model, src, mask, limit, beam=beam, alpha=1.0, penalty="power", forbidden=forbidden
+            model, src, mask, limit + 1, beam=beam, alpha=1.0, penalty="power", forbidden=forbidden
         )
         return [best.tokens for best, *_ in found]
 

@@ -166,7 +166,7 @@ def with_length(name, text, settings, seconds):
         rules.mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)
     ]
     shape = {name: value for name, value in settings.items() if name in rules.MODEL}
-    config = TransformerConfig(vocab, vocab, **shape)
+    config = TransformerConfig.base(vocab, vocab, **shape)
     speed = rules.tokens_per_second(config, lengths, torch.device("cpu"), time.process_time)
     steps = max(20, int(speed * seconds * rules.TRAINING / settings["max_tokens"]))
     return {**settings, "max_steps": steps, "epochs": 100_000}

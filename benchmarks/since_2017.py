@@ -174,7 +174,7 @@ def train(task: Task, how: Found, who: Contestant, seed: int) -> EncoderDecoder:
     """Train one model: the seed decides its first weights and the order of the batches."""
     torch.manual_seed(seed)
     size, updates, warmup = len(task.tokenizer), how["updates"], how["updates"] // 3
-    model = who.kind.from_config(TransformerConfig(size, size, **{**how["base"], **who.settings}))
+    model = who.kind.from_config(TransformerConfig.base(size, size, **{**how["base"], **who.settings}))
     width = model.config.d_model
     if who.decay is None:
         optimizer = Adam(model.parameters(), lr=1.0, betas=BETAS, eps=EPS, fused=True)

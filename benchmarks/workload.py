@@ -28,11 +28,11 @@ PAPER = 37_000
 # The same dropout in all sizes, section 5.4's: what it costs must not depend on which row one reads.
 CONFIGS = {
     "tiny": TransformerConfig.tiny(SUBWORDS, SUBWORDS, dropout=0.1),
-    "small": TransformerConfig(SUBWORDS, SUBWORDS, N=3, d_model=256, d_ff=1024, h=4, dropout=0.1),
+    "small": TransformerConfig.base(SUBWORDS, SUBWORDS, N=3, d_model=256, d_ff=1024, h=4, dropout=0.1),
     "base": TransformerConfig.base(PAPER, PAPER),
     "big": TransformerConfig.big(PAPER, PAPER, dropout=0.1),
     # Shows that a script runs.
-    "toy": TransformerConfig(100, 100, N=1, d_model=16, d_ff=32, h=2, dropout=0.1),
+    "toy": TransformerConfig.base(100, 100, N=1, d_model=16, d_ff=32, h=2, dropout=0.1),
 }
 
 

@@ -40,7 +40,7 @@ def small_translator(**settings: object) -> Translator:
     torch.manual_seed(0)
     tokenizer = SentencePieceTokenizer.train(TEXTS * 5, 300)
     sizes = {"N": 2, "d_model": 12, "d_ff": 20, "h": 3, **settings}
-    config = TransformerConfig(len(tokenizer), len(tokenizer), **sizes)
+    config = TransformerConfig.base(len(tokenizer), len(tokenizer), **sizes)
     model = EncoderDecoder.from_config(config)
     with torch.no_grad():  # no bias is zero any more
         for parameter in model.parameters():

@@ -13,7 +13,7 @@ WORDS = WordTokenizer(["a", "b"], None)
 def make(src=("a", "b"), tgt=("a", "b"), **settings):
     torch.manual_seed(0)
     shape = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2, **settings}
-    return EncoderDecoder.from_config(TransformerConfig(4 + len(src), 4 + len(tgt), **shape))
+    return EncoderDecoder.from_config(TransformerConfig.base(4 + len(src), 4 + len(tgt), **shape))
 
 
 def change(folder, **values):

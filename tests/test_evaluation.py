@@ -15,7 +15,7 @@ def test_pairs_longer_than_the_learned_positions_are_counted():
     torch.manual_seed(0)
     words = WordTokenizer(["a", "b"], None)
     shape = {"N": 1, "d_model": 8, "d_ff": 8, "h": 1, "positions": "learned", "max_len": 6}
-    model = EncoderDecoder.from_config(TransformerConfig(len(words), len(words), **shape)).eval()
+    model = EncoderDecoder.from_config(TransformerConfig.base(len(words), len(words), **shape)).eval()
     lines = ["a b", "a " * 9, "b", "b " * 7]
     text = ParallelText(lines, lines, [1, 2, 3, 4], "val")
     corpus = Corpus("mine", None, None, {"val": text})

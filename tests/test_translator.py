@@ -25,7 +25,7 @@ def tokenizer():
 def translator(tokenizer):
     """An untrained model, but for a liking to end, which saves time."""
     torch.manual_seed(0)
-    shape = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
+    shape = TransformerConfig.base(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
     model = EncoderDecoder.from_config(shape).eval()
     with torch.no_grad():
         model.generator.proj.bias[tokenizer.end] += 3

@@ -66,7 +66,7 @@ def make_trainer(
     torch.manual_seed(seed)
     shape = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "dropout": 0.1, **(model or {})}
     words = WordTokenizer(WORDS, None)
-    transformer = EncoderDecoder.from_config(TransformerConfig(16, 16, **shape)).to(dtype)
+    transformer = EncoderDecoder.from_config(TransformerConfig.base(16, 16, **shape)).to(dtype)
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
     tokenizers = (words, words)

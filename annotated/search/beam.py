@@ -44,7 +44,7 @@ def beam_search(
     model: EncoderDecoder,
     src: Tensor,
     src_mask: Tensor | None,
-    max_length: int | Sequence[int] | None = None,
+    max_len: int | Sequence[int] | None = None,
     start_symbol: int = 0,
     end_symbol: int = 1,
     beam: int = Search.beam,
@@ -64,9 +64,9 @@ def beam_search(
 
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
-        max_length: limit of generated tokens, for all sentences or for each, the end symbol counted but not
-            the start symbol, which `max_len` of `greedy_decode` counts. The default is the paper's input
-            length + 50. The model's number of positions is a limit too, and a longer prefix is kept.
+        max_len: length limit, for all sentences or for each, start and end symbol included. By default 50
+            tokens are generated more than the input has, as in the paper. The model's number of positions is
+            a limit too, and a longer prefix is kept.
         start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: number of hypotheses returned for each sentence, best first (fewer, if fewer were found).
@@ -77,7 +77,7 @@ def beam_search(
         no_repeat_ngram: length of the sequences of tokens of which none is generated twice in a translation
             (Paulus et al. 2018); 0 lets all repeat. Prefixes stay as they are.
 
-    Raises ValueError as `Search` does, for a limit below 1, and for prefixes with the end symbol or forbidden
+    Raises ValueError as `Search` does, for a limit below 2, and for prefixes with the end symbol or forbidden
     tokens.
     """
     settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
@@ -88,16 +88,16 @@ def beam_search(
     if src_mask is None:
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
     src_mask = src_mask.expand(len(src), 1, src.size(1))
-    if max_length is None:
-        max_length = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS).tolist()
-    limits = max_length if isinstance(max_length, Sequence) else [max_length] * len(src)
+    if max_len is None:
+        max_len = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS + 1).tolist()
+    limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
     searches = []
     for i, (limit, prefix) in enumerate(zip(limits, prefixes or [()] * len(src), strict=True)):
-        if limit < 1:
-            raise ValueError(f"max_length must be at least 1, not {limit}")
+        if limit < 2:
+            raise ValueError(f"max_len must be at least 2, for the start and the end symbol, not {limit}")
         if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
             raise ValueError(f"prefix {prefix} contains the end symbol, or one of them is forbidden")
-        limit = max(min(limit, model.max_positions or limit), len(prefix) + 1)
+        limit = max(min(limit - 1, model.max_positions or limit), len(prefix) + 1)
         watcher = None if on_step is None else partial(on_step, i)
         searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))
     with evaluating(model):
@@ -110,7 +110,7 @@ class SentenceSearch:
     """The search of one sentence: its rules and its finished hypotheses."""
 
     settings: Search
-    limit: int  # of tokens, the end symbol counted
+    limit: int  # of generated tokens, the end symbol counted
     prefix: tuple[int, ...]
     end_symbol: int
     on_step: Callable[[list[Candidate]], None] | None = None

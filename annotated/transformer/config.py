@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
-Settings = TypeVar("Settings")
+Dataclass = TypeVar("Dataclass")
 
 
 def field_comments(settings: type) -> dict[str, str]:
@@ -19,7 +19,7 @@ def field_comments(settings: type) -> dict[str, str]:
     return dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
 
 
-def explained(settings: type[Settings]) -> type[Settings]:
+def explained(settings: type[Dataclass]) -> type[Dataclass]:
     """Add the comment behind each field of a dataclass to its docstring, for `help` and a notebook's `?`."""
     comments = field_comments(settings)
     lines = [f"        {field.name}: {comments.get(field.name, '')}." for field in fields(settings)]  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ def explained(settings: type[Settings]) -> type[Settings]:
 @explained
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The shape and behavior of a model. The defaults are the paper's base model."""
+    """The shape and behavior of a model. The defaults are the paper's base model, with nothing tied."""
 
     src_vocab: int  # source vocabulary size
     tgt_vocab: int  # target vocabulary size; with all embeddings tied, the same vocabulary
@@ -46,7 +46,7 @@ class TransformerConfig:
     layer_norm_eps: float = 1e-5  # epsilon that layer norm adds to the variance
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"  # encoding of positions (section 3.5)
     max_len: int = 5000  # positions computed ahead (sinusoidal, which then grow) or learned (a limit)
-    tied_embeddings: Literal["all", "target", "none"] = "all"  # embeddings that share the output matrix (3.4)
+    tied_embeddings: Literal["all", "target", "none"] = "none"  # embeddings that share the output matrix
     variant: str = "paper"  # the paper's own parts, or those of a registered variant
 
     def __post_init__(self) -> None:
@@ -59,20 +59,20 @@ class TransformerConfig:
 
     @classmethod
     def base(cls, src_vocab: int, tgt_vocab: int, **settings: Any) -> "TransformerConfig":
-        """The base model of Table 3: 6 layers of width 512."""
-        return cls(src_vocab, tgt_vocab, **settings)
+        """The base model of Table 3, all embeddings tied: 6 layers of width 512."""
+        return cls(src_vocab, tgt_vocab, **{"tied_embeddings": "all", **settings})
 
     @classmethod
     def big(cls, src_vocab: int, tgt_vocab: int, **settings: Any) -> "TransformerConfig":
         """The big model of Table 3: 6 layers of width 1024, 16 heads, dropout 0.3."""
         settings = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3, **settings}
-        return cls(src_vocab, tgt_vocab, **settings)
+        return cls.base(src_vocab, tgt_vocab, **settings)
 
     @classmethod
     def tiny(cls, src_vocab: int, tgt_vocab: int, **settings: Any) -> "TransformerConfig":
         """A model that two cores train on Multi30k in hours: 4 layers of width 128, 4 heads, dropout 0.3."""
         settings = {"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.3, **settings}
-        return cls(src_vocab, tgt_vocab, **settings)
+        return cls.base(src_vocab, tgt_vocab, **settings)
 
 
 def check_fields(settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequence[str] = ()) -> None:

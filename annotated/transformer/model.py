@@ -196,11 +196,6 @@ def make_model(
     dropout: float = 0.1,
     **settings: Any,
 ) -> EncoderDecoder:
-    """Build a model with separate vocabularies and embeddings, unless `settings` say otherwise.
-
-    `settings` are the further fields of `TransformerConfig`, such as `norm_first=True` or
-    `tied_embeddings="all"`.
-    """
-    settings = {"tied_embeddings": "none", **settings}
+    """Build a model; `settings` are the further fields of `TransformerConfig`, such as `norm_first=True`."""
     config = TransformerConfig(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, **settings)
     return EncoderDecoder.from_config(config)

@@ -57,7 +57,7 @@ def silent() -> bool:
     return not is_first() or sys.stderr is None or sys.stderr.closed
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Print a message, from the first process only, without breaking a progress bar.
 
     It goes to standard error, but in a notebook, which would show that as an error, to standard output.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-Settings = TypeVar("Settings")
+Dataclass = TypeVar("Dataclass")
 _PARTIAL = ".partial"
 
 
@@ -161,7 +161,7 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
         yield text.rstrip("\r\n")
 
 
-def settings_from_json(cls: type[Settings], values: dict[str, Any], source: object) -> Settings:
+def settings_from_json(cls: type[Dataclass], values: dict[str, Any], source: object) -> Dataclass:
     """Make a dataclass of a JSON object. Raises ValueError that names `source` and the wrong setting."""
     try:
         return cls(**values)

@@ -16,7 +16,7 @@ class Limits:
     """The greatest lengths of sources and translations: time and memory grow with their square."""
 
     max_source: int = 1024  # tokens of a source at most, the end symbol counted
-    max_length: int = 1024  # tokens of a translation at most, the end symbol counted
+    max_target: int = 1024  # tokens of a translation at most, the end symbol counted
     max_extra: int = EXTRA_TOKENS  # tokens of a translation at most beyond those of its source (section 6.1)
     too_long: Literal["cut", "refuse"] = "cut"  # treatment of a longer source: translate its start, or stop
 
@@ -27,8 +27,8 @@ class Limits:
         """Return the limits of a model with this number of positions; None is any number."""
         if positions is None:
             return self
-        shorter = min(self.max_source, positions), min(self.max_length, positions)
-        return replace(self, max_source=shorter[0], max_length=shorter[1])
+        shorter = min(self.max_source, positions), min(self.max_target, positions)
+        return replace(self, max_source=shorter[0], max_target=shorter[1])
 
     def cut(self, tokens: list[int], around: int, name: str) -> list[int]:
         """Cut a source, which stands between `around` symbols, and warn; or refuse it with a ValueError."""
@@ -42,4 +42,4 @@ class Limits:
 
     def longest(self, source: int) -> int:
         """Return the length limit of the translation of a source of this many tokens."""
-        return min(source + self.max_extra, self.max_length)
+        return min(source + self.max_extra, self.max_target)

@@ -10,7 +10,7 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-LOCK = threading.Lock()
+RUNNING_LOCK = threading.Lock()
 RUNNING: list[int] = []  # for each `map_in_threads` that is running, PyTorch's threads before the first began
 
 
@@ -25,7 +25,7 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
     for itself, such as `torch.no_grad`, does not hold there. An error comes out when its item's turn comes;
     what has begun by then runs to its end, the rest is not begun.
     """
-    with LOCK:
+    with RUNNING_LOCK:
         threads = RUNNING[0] if RUNNING else torch.get_num_threads()
         workers = min(threads, len(items))
         if workers > 1:
@@ -38,6 +38,6 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
         yield from pool.map(work, items)
     finally:
         pool.shutdown(cancel_futures=True)
-        with LOCK:
+        with RUNNING_LOCK:
             RUNNING.remove(threads)
             torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers

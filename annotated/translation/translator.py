@@ -194,7 +194,7 @@ class Translator:
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
-            mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] for i in batch]
+            mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] + 1 for i in batch]
             options = {**asdict(settings), "prefixes": [begun] * len(batch), "forbidden": self.forbidden}
             return beam_search(self.model, src, mask, longest, tokenizer.start, tokenizer.end, **options)
 
@@ -232,7 +232,7 @@ class Translator:
         for lines, what in (
             (unknown, f"symbols that the model never saw, such as {' '.join([*symbols][:5])!a}"),
             (long, f"more than the {most} tokens of the longest source in training; cut them into sentences"),
-            (cut, "translations that were cut at their limit; raise max_extra or max_length"),
+            (cut, "translations that were cut at their limit; raise max_extra or max_target"),
         ):
             if lines:
                 first = f"the first line {first_line + lines[0]:,}"

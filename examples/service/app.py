@@ -183,7 +183,7 @@ def main() -> None:
     except ValidationError as error:
         first = error.errors()[0]
         parser.error(f"argument --{first['loc'][0]}: {first['msg']}")
-    lengths = {"max_source": settings.tokens, "max_length": settings.tokens, "too_long": "refuse"}
+    lengths = {"max_source": settings.tokens, "max_target": settings.tokens, "too_long": "refuse"}
     engine = {"engine": "ctranslate2", "quantization": settings.quantization}
     try:
         translator = Translator.load(settings.model, **engine, **lengths)

@@ -251,7 +251,7 @@ from annotated import beam_search
 
 for n, pair in enumerate(held_out[:10]):  # the same as the package's search, where nothing is forbidden
     src = torch.tensor([[*words.encode(" ".join(pair.english_words)), words.end]])
-    [[best]] = beam_search(model, src, None, 45, marks.start, marks.end, beam=4, alpha=0.3)
+    [[best]] = beam_search(model, src, None, 46, marks.start, marks.end, beam=4, alpha=0.3)
     assert outputs[4, False][n] == [names[token] for token in best.tokens]
 assert all(scores[beam, True][1] == 200 for beam in (1, 4, 21))
 assert scores[1, True][0] > scores[1, False][0]

@@ -142,7 +142,7 @@ def test_what_is_wrong_with_a_file_is_told_by_its_name(model, tmp_path, monkeypa
     (tmp_path / "short").write_text("ein\n")
     (tmp_path / "long").write_text("ein\nein Hund\n")
     files = [str(tmp_path / "short"), str(tmp_path / "long")]
-    complains([*asked, "--max-length", "0"], capfd, "max_length must be a whole number from 1")
+    complains([*asked, "--max-target", "0"], capfd, "max_target must be a whole number from 1")
     assert main([*map(str, asked), "--max-source", "2", *files]) == 0
     assert f"annotated: {files[1]}: line 2 has 3 tokens, but max_source is 2" in capfd.readouterr().err
     assert main([*map(str, asked), "--max-source", "2", "--too-long", "refuse", *files]) == 2

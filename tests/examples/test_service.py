@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(folder):
     """The translations that are right."""
-    return Translator.load(folder, max_length=64).translate
+    return Translator.load(folder, max_target=64).translate
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from annotated.transformer.variants import Parts, variant
 from annotated.translation import translator as translating
 from annotated.translation.data import load_corpus
 from annotated.translation.interop import ctranslate2 as engine_module, to_ctranslate2
-from annotated.translation.storage.model_folder import weights
+from annotated.translation.storage.model_folder import named_weights
 from annotated.translation.tokenizers import WordTokenizer
 from annotated.translation.translator import Translator, load_pretrained
 
@@ -65,7 +65,7 @@ def pair(request, tokenizer, learned):
     model = toy(len(tokenizer), len(tokenizer), **MODELS[request.param])
     with torch.no_grad():
         model.generator.proj.bias[tokenizer.end] += 2
-    return both(model, tokenizer, tokenizer, max_length=40)
+    return both(model, tokenizer, tokenizer, max_target=40)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def biased(**changes):
 
 
 def test_the_same_limits(words):
-    ours, theirs = both(biased(t1=-100), words, words, max_source=5, max_length=7)  # none ends by itself
+    ours, theirs = both(biased(t1=-100), words, words, max_source=5, max_target=7)  # none ends by itself
     texts = ["a dog runs a dog runs a", "a dog runs a", "runs dog"]
     with pytest.warns(UserWarning, match="line 1 has"):
         found = theirs.search(texts)
@@ -206,9 +206,9 @@ def test_every_token_is_scored_alike_with_two_vocabularies(tmp_path):
 def test_our_model_stays_as_it_was(quantization, tokenizer, tmp_path):
     """CTranslate2 scales and rounds in place what it is handed."""
     model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all")
-    before = {name: tensor.clone() for name, tensor in weights(model).items()}
+    before = {name: tensor.clone() for name, tensor in named_weights(model).items()}
     to_ctranslate2(tmp_path / "out", model, tokenizer, tokenizer, quantization)
-    for name, tensor in weights(model).items():
+    for name, tensor in named_weights(model).items():
         assert torch.equal(tensor, before[name]), name
 
 

@@ -18,7 +18,7 @@ def watched(request: pytest.FixtureRequest) -> tuple[list, dict[int, list[list[C
     model = make_model(9, 9, N=1, d_model=16, d_ff=32, h=2)
     src, mask = torch.randint(3, 9, (3, 5)), torch.ones(3, 1, 5, dtype=torch.bool)
     steps: dict[int, list[list[Candidate]]] = {}
-    settings = {"max_length": 6, "beam": 3, "n_best": 3}
+    settings = {"max_len": 7, "beam": 3, "n_best": 3}
     found = beam_search(
         model, src, mask, **settings, on_step=lambda i, step: steps.setdefault(i, []).append(step)
     )

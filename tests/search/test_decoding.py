@@ -133,7 +133,7 @@ def test_sentences_that_have_ended_leave_the_batch():
 
 
 @pytest.mark.parametrize(
-    "search", [lambda *a: greedy_decode(*a, 6, START, END), lambda *a: beam_search(*a, 6)]
+    "search", [lambda *a: greedy_decode(*a, 6, START, END), lambda *a: beam_search(*a, 7)]
 )
 def test_a_search_neither_trains_nor_stays_in_evaluation(search):
     torch.manual_seed(0)
@@ -150,8 +150,8 @@ def test_a_search_neither_trains_nor_stays_in_evaluation(search):
 @pytest.mark.parametrize("seed", [0, 1, 2, 12])
 def test_a_beam_of_1_is_greedy(seed):
     model, (src, src_mask) = toy(seed=seed), sources(seed)
-    greedy = greedy_decode(model, src, src_mask, 15, START, END)  # 14 tokens after the start
-    for row, (found,) in zip(greedy, beam_search(model, src, src_mask, 15, beam=1), strict=True):
+    greedy = greedy_decode(model, src, src_mask, 15, START, END)  # 14 tokens after the start, and no end
+    for row, (found,) in zip(greedy, beam_search(model, src, src_mask, 16, beam=1), strict=True):
         assert found.tokens == until_end(row)
 
 
@@ -184,7 +184,7 @@ def test_a_wide_enough_beam_is_exhaustive_search(alpha, once, penalty):
         expected = [each for each in expected if not once or not repeats(each[2], once)][:6]
         options = {"beam": vocab ** (limit - 1), "alpha": alpha, "penalty": penalty, "n_best": 6}
         options["no_repeat_ngram"] = once
-        (found,) = beam_search(model, src, src_mask, limit, **options)
+        (found,) = beam_search(model, src, src_mask, 1 + limit, **options)
         assert [h.tokens for h in found] == [tokens for _, _, tokens in expected]
         for hypothesis, (score, log_prob, _) in zip(found, expected, strict=True):
             assert hypothesis.score == pytest.approx(score, abs=1e-9)
@@ -209,7 +209,7 @@ def test_neighbours_in_the_batch_do_not_matter(beam):
 def test_no_sequence_of_tokens_occurs_twice(n):
     model, (src, src_mask) = toy(seed=1), sources(lengths=(5, 3, 7, 1, 4, 6))
     prefixes = [(), (), (), (), (), (5, 5, 5, 5, 5)]
-    options = {"max_length": 25, "n_best": 4, "prefixes": prefixes}
+    options = {"max_len": 26, "n_best": 4, "prefixes": prefixes}
     free = beam_search(model, src, src_mask, **options)
     *found, begun = beam_search(model, src, src_mask, **options, no_repeat_ngram=n)
     assert any(repeats(each.tokens, n) for best in free[:-1] for each in best)
@@ -224,12 +224,12 @@ def test_no_sequence_of_tokens_occurs_twice(n):
 
 def test_prefixes_are_kept_and_forbidden_tokens_avoided():
     model, (src, src_mask) = toy(seed=2), sources()
-    free = beam_search(model, src, src_mask, 10, beam=3, n_best=3)
+    free = beam_search(model, src, src_mask, 11, beam=3, n_best=3)
     liked = {token for found in free for h in found for token in h.tokens}
     forbidden = sorted(liked)[:2]
     one, two, *_ = set(range(3, 12)) - set(forbidden)
     prefixes = [(one,), (), (one, two, one), (two, two)]
-    found = beam_search(model, src, src_mask, 10, beam=3, n_best=3, prefixes=prefixes, forbidden=forbidden)
+    found = beam_search(model, src, src_mask, 11, beam=3, n_best=3, prefixes=prefixes, forbidden=forbidden)
     for prefix, each in zip(prefixes, found, strict=True):
         assert each
         for h in each:
@@ -237,23 +237,24 @@ def test_prefixes_are_kept_and_forbidden_tokens_avoided():
             assert not set(forbidden) & set(h.tokens)
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(6, [6, 6]), ([5, 1], [5, 1]), (None, [54, 51])])
+@pytest.mark.parametrize(("limit", "expected"), [(6, [6, 6]), ([5, 2], [5, 2]), (None, [55, 52])])
 def test_a_hypothesis_ends_at_its_limit(limit, expected):
     never = Chain([0, 1e-9, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [0, 1e-9, 0, 1])
     src = torch.tensor([[3, 4, 5, 6], [3, PAD, PAD, PAD]])
     found = beam_search(never, src, padding_mask(src, PAD), limit, beam=1)
-    assert [len(h.tokens) + 1 for (h,) in found] == expected  # None: real source tokens, and 50
+    # With the start and the end. None: real source tokens, and 50.
+    assert [1 + len(h.tokens) + 1 for (h,) in found] == expected
 
 
 def test_a_prefix_longer_than_the_limit_is_kept_and_ended():
     model, (src, src_mask) = toy(), sources(lengths=(4,))
-    ((found,),) = beam_search(model, src, src_mask, 2, prefixes=[(5, 6, 7, 8)])
+    ((found,),) = beam_search(model, src, src_mask, 3, prefixes=[(5, 6, 7, 8)])
     assert found.tokens == (5, 6, 7, 8)
 
 
 def test_a_beam_of_1_is_greedy_whatever_the_penalty():
     table = Chain([0, 0.6, 0.4], [1, 0, 0], [0, 0.99, 0.01])
-    first, wide = (beam_search(table, *ONE, 9, beam=beam, alpha=5.0)[0][0] for beam in (1, 2))
+    first, wide = (beam_search(table, *ONE, 10, beam=beam, alpha=5.0)[0][0] for beam in (1, 2))
     assert (first.tokens, wide.tokens) == ((), (2,))  # only the wider one looks past its first end
 
 
@@ -267,26 +268,26 @@ def test_as_many_go_on_as_the_beam_is_wide_though_some_end():
     five, six, seven = [0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0]
     # In the second step two ends come first, 0.24 and 0.165; then 2 5: 0.16, 3 6: 0.135, and 4 7: 0.12.
     table = Chain(begin, begin, two, three, four, five, six, seven)
-    (found,) = beam_search(table, *ONE, 5, beam=3, n_best=3, alpha=0.0)
+    (found,) = beam_search(table, *ONE, 6, beam=3, n_best=3, alpha=0.0)
     assert [h.tokens for h in found] == [(2,), (3,), (4, 7)]  # 2 5 3 and 3 6 2 end with 0.088 and 0.081
 
 
 def test_a_search_goes_on_while_any_of_the_n_best_can_be_beaten():
     table = Chain([0, 0.5, 0.3, 0.2, 0], [1, 0, 0, 0, 0], *2 * [[0, 0.1, 0, 0, 0.9]], [0, 1, 0, 0, 0])
-    (found,) = beam_search(table, *ONE, 9, n_best=2, alpha=0.0)
+    (found,) = beam_search(table, *ONE, 10, n_best=2, alpha=0.0)
     assert [h.tokens for h in found] == [(), (2, 4)]  # not (2,), which ends with 0.03 before 0.27 is found
 
 
 def test_a_search_stops_when_nothing_unfinished_can_win():
     sure = Chain([0, 0.9, 0.1, 0], [1, 0, 0, 0], [0, 0.01, 0.99, 0], [1, 0, 0, 0])
-    ((found,),) = beam_search(sure, *ONE, 40, alpha=0.0)
+    ((found,),) = beam_search(sure, *ONE, 41, alpha=0.0)
     assert found.tokens == ()
     assert sure.decoder.steps == 1  # 0.1 can never become 0.9
     sure.decoder.steps = 0
-    beam_search(sure, *ONE, 40, alpha=0.0, n_best=2)
+    beam_search(sure, *ONE, 41, alpha=0.0, n_best=2)
     assert sure.decoder.steps > 1  # the second best is still open
     sure.decoder.steps = 0
-    beam_search(sure, *ONE, 40, alpha=2.0)
+    beam_search(sure, *ONE, 41, alpha=2.0)
     assert sure.decoder.steps > 1  # log 0.1 / (45 / 6)^2 would beat log 0.9
 
 
@@ -294,7 +295,7 @@ def test_a_search_stops_when_nothing_unfinished_can_win():
 def test_as_many_ends_as_the_beam_is_wide_are_enough_only_with_a_penalty(alpha, tokens, steps):
     rows = [0, 0.25, 0.6, 0.15, 0], [1, 0, 0, 0, 0], [0, 0.2, 0, 0, 0.8], [0, 0, 0.5, 0.5, 0], [0, 1, 0, 0, 0]
     late = Chain(*rows)
-    ((found,),) = beam_search(late, *ONE, 9, beam=2, alpha=alpha)
+    ((found,),) = beam_search(late, *ONE, 10, beam=2, alpha=alpha)
     assert found.tokens == tokens  # 0.25 and 0.12 have ended when 0.48 is still open
     assert late.decoder.steps == steps
 
@@ -318,7 +319,7 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
         {"alpha": -0.1},
         {"no_repeat_ngram": -1},
         {"penalty": "none"},
-        {"max_length": 0},
+        {"max_len": 1},
         {"prefixes": [(3,), (4,)]},
         {"prefixes": [(3, END, 3)]},
         {"prefixes": [(3,)], "forbidden": (3,)},
@@ -355,7 +356,7 @@ def test_a_generator_of_ones_own_decides_in_every_search():
 def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
     model, src = toy(), torch.tensor([[3, 4]])
     with pytest.raises(ValueError, match="no token -1"):
-        beam_search(model, src, None, 5, START, END, forbidden=[-1])
+        beam_search(model, src, None, 6, START, END, forbidden=[-1])
     with torch.no_grad():
         model.generator.proj.weight[5] = torch.nan
     with pytest.raises(ValueError, match="not finite"):

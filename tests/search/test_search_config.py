@@ -21,7 +21,7 @@ START, END, PAD = 0, 1, 2
 def endless(**settings):
     """A model that would never end by itself."""
     torch.manual_seed(0)
-    model = EncoderDecoder.from_config(TransformerConfig(12, 12, **SHAPE, **settings)).eval()
+    model = EncoderDecoder.from_config(TransformerConfig.base(12, 12, **SHAPE, **settings)).eval()
     with torch.no_grad():
         model.generator.proj.bias[END] -= 100
     return model
@@ -47,7 +47,7 @@ def counted(model):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_no_line_makes_more_work_than_the_limits_allow(build, beam):
-    translator = build(max_source=30, max_length=40)
+    translator = build(max_source=30, max_target=40)
     sources, steps = counted(translator.model)
     with pytest.warns(UserWarning, match="line 2 has 5,001 tokens, but max_source is 30"):
         found = translator.search(["w1 w2", "w1 " * 5000], beam, n_best=1)
@@ -57,7 +57,7 @@ def test_no_line_makes_more_work_than_the_limits_allow(build, beam):
 
 
 def test_a_batch_counts_each_source_once_for_every_beam(build):
-    translator = build(max_length=3)
+    translator = build(max_target=3)
     sources, _ = counted(translator.model)
     translator.search(["w1 w2"] * 8, beam=2, max_tokens=24)  # each of them has 3 tokens
     assert len(sources) == 2
@@ -76,7 +76,7 @@ def test_a_line_is_cut_to_its_beginning_and_ended(build):
         assert translator("w0 w1 w2 w3 w4") == translator("w0 w1 w2")
 
 
-@pytest.mark.parametrize("limits", [{"max_source": 0}, {"max_length": 1.5}, {"too_long": "skip"}])
+@pytest.mark.parametrize("limits", [{"max_source": 0}, {"max_target": 1.5}, {"too_long": "skip"}])
 def test_impossible_limits_are_refused(build, limits):
     with pytest.raises(ValueError, match=next(iter(limits))):
         build(**limits)
@@ -105,7 +105,7 @@ def test_a_search_ends_where_the_positions_do():
 
 def test_a_translator_of_learned_positions_reads_no_more_than_there_are(build):
     translator = build(LEARNED)
-    assert (translator.limits.max_source, translator.limits.max_length) == (20, 20)
+    assert (translator.limits.max_source, translator.limits.max_target) == (20, 20)
     with pytest.warns(UserWarning, match="line 1 has 31 tokens, but max_source is 20"):
         [[best]] = translator.search(["w1 " * 30])
     assert len(best.tokens) + 1 == 20

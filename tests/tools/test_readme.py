@@ -44,7 +44,7 @@ def commands() -> list[str]:
 def first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with models in runs/ that were never trained, and text for them; it is the current one."""
     tokenizer = SentencePieceTokenizer.train(ENGLISH * 3, 330)
-    config = TransformerConfig(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
+    config = TransformerConfig.base(len(tokenizer), len(tokenizer), N=1, d_model=8, d_ff=8, h=1, max_len=64)
     for run in ("first", "mine"):
         save_model(tmp_path / "runs" / run, EncoderDecoder.from_config(config), tokenizer, tokenizer)
     for side in ("en", "de"):

@@ -10,7 +10,7 @@ from tiny_runs import log_of, make_trainer, steps, validate_as, weights
 
 from annotated.batches import Batch
 from annotated.loss import LabelSmoothing
-from annotated.translation.devices import say
+from annotated.translation.devices import print_message
 from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
@@ -215,7 +215,7 @@ def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
 @pytest.mark.parametrize("stream", [None, io.TextIOWrapper(io.BytesIO(), encoding="cp1252")], ids=type)
 def test_a_terminal_that_shows_nothing_stops_no_training(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
-    say("Katze → 猫")
+    print_message("Katze → 猫")
     trainer = make_trainer(tmp_path, max_steps=2)
     trainer.fit()
     assert trainer.progress.step == 2

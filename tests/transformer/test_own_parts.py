@@ -94,7 +94,7 @@ def test_a_variants_hypotheses_have_the_log_probabilities_that_the_whole_model_g
     for parameter in model.parameters():
         nn.init.normal_(parameter)  # large weights: the hypotheses differ, and where each token stands counts
     src = torch.randint(3, 12, (3, 5))
-    for i, found in enumerate(beam_search(model, src, None, [8, 3, 8], beam=beam, n_best=beam, alpha=0.0)):
+    for i, found in enumerate(beam_search(model, src, None, [9, 4, 9], beam=beam, n_best=beam, alpha=0.0)):
         for hypothesis in found:
             tokens = torch.tensor([[0, *hypothesis.tokens, 1]])
             states = model(src[i : i + 1], tokens[:, :-1], None, subsequent_mask(tokens.size(1) - 1))

@@ -117,7 +117,7 @@ def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> str:
 
     for a, b in zip(calls, others, strict=False):
         read, gave = ([before(x), before(y)] for x, y in ((a.x, b.x), (a.output, b.output)))
-        if all(x is not None for x in (*read, *gave)) and close(*read, 1e-6) and not close(*gave):  # type: ignore
+        if all(x is not None for x in (*read, *gave)) and close(*read, 1e-6) and not close(*gave):  # type: ignore[arg-type, call-arg]
             return type(a.module).__name__
     return ""
 

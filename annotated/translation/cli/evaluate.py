@@ -9,13 +9,13 @@ from pathlib import Path
 
 from annotated.metrics import METRICS, bootstrap
 from annotated.search.config import Search
-from annotated.translation.cli.flags import CORPUS, PAIR
+from annotated.translation.cli.flags import CORPUS
 from annotated.translation.cli.train import own_files
 from annotated.translation.cli.translate import load_translator, located, search_settings
 from annotated.translation.data import Corpus, load_corpus, own_text
 from annotated.translation.data.corpora import drop_faults
 from annotated.translation.data.pairs import languages
-from annotated.translation.devices import say
+from annotated.translation.devices import print_message
 from annotated.translation.evaluation import score_split
 from annotated.translation.files import check_output, json_text
 from annotated.translation.storage.model_folder import find_model, reads_tokenized, training_settings
@@ -73,8 +73,8 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
                 raise ValueError(f"give one of the two, --{flag} {value} or --src {args.src}, not both")
         text = drop_faults(own_text(files, "own", columns, pair), pair, keep_equal=True)
         if text.dropped:
-            say(text.report())
+            print_message(text.report())
         return Corpus("own", *languages(pair), {"own": text}), "own"
     if corpus == trained.get("corpus", corpus):
         args.tokenized = trained.get("tokenized") if args.tokenized is None else args.tokenized
-    return load_corpus(corpus, pair or PAIR, args.tokenized, columns), args.split or "val"
+    return load_corpus(corpus, pair, args.tokenized, columns), args.split or "val"

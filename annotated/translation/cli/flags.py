@@ -12,7 +12,7 @@ from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.config import PRESETS, ErrorRate, Preset, TrainingConfig
 
 MODEL = "model folder, or name of a shipped model"
-CORPUS, PAIR = "multi30k", "en-de"  # where nothing says otherwise
+CORPUS = "multi30k"  # where nothing says otherwise
 
 
 def recipes() -> dict[str, Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main
-from annotated.translation.devices import is_first, say
+from annotated.translation.devices import is_first, print_message
 from annotated.translation.files import creating_folder, read_toml, write_json
 from annotated.translation.storage.model_folder import (
     SETTINGS,
@@ -34,7 +34,7 @@ def average(args: argparse.Namespace) -> None:
         if settings:
             write_json(folder / SETTINGS, settings)  # they tell what text the model reads
         save_model(folder, model, *tokenizers)
-    say(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
+    print_message(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
 
 
 def export(args: argparse.Namespace) -> None:
@@ -48,10 +48,10 @@ def export(args: argparse.Namespace) -> None:
     write = getattr(interop, f"to_{args.to}")
     write(args.out, translator.model, translator.src_tokenizer, translator.tgt_tokenizer, **options)
     if translator.tokenized:
-        say(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")
+        print_message(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")
     if args.quantization == "int8":
-        say(interop.ctranslate2.INT8)
-    say(f"{args.out} is for {args.to}")
+        print_message(interop.ctranslate2.INT8)
+    print_message(f"{args.out} is for {args.to}")
 
 
 def reproduce(args: argparse.Namespace) -> int:

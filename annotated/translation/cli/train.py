@@ -5,12 +5,12 @@ import os
 from functools import partial
 from pathlib import Path
 
-from annotated.translation.cli.flags import CORPUS, PAIR
+from annotated.translation.cli.flags import CORPUS
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
 from annotated.translation.data.tables import TABLES, table_suffix
-from annotated.translation.devices import say
-from annotated.translation.training.config import TEXT
+from annotated.translation.devices import print_message
+from annotated.translation.training.config import TEXT_SETTINGS
 from annotated.translation.training.distributed import DistributedError, broadcast
 from annotated.translation.training.train import Stopped, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
@@ -19,12 +19,12 @@ from annotated.translation.training.trainer import TrainingError
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
     name_corpus(args)
-    apart = (*TEXT, "command", "config", "threads", "traceback", "variants")
+    apart = (*TEXT_SETTINGS, "command", "config", "threads", "traceback", "variants")
     settings = {name: value for name, value in vars(args).items() if name not in apart}
     try:
         train_model(partial(training_corpus, args), notes=text_settings(args), **settings)
     except Stopped as stopped:
-        say(str(stopped))
+        print_message(str(stopped))
         return 130
     except (DistributedError, TrainingError) as error:
         if int(os.environ.get("LOCAL_RANK") or 0):  # the first process of this machine says it
@@ -35,7 +35,7 @@ def train(args: argparse.Namespace) -> int:
 
 def text_settings(args: argparse.Namespace) -> dict[str, object]:
     """Return the flags of the text as JSON, with the full paths of files."""
-    values = {name: getattr(args, name) for name in TEXT}
+    values = {name: getattr(args, name) for name in TEXT_SETTINGS}
     return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
@@ -48,7 +48,7 @@ def name_corpus(args: argparse.Namespace) -> None:
             raise ValueError("--keep-equal is for --src; a corpus by name is kept as it is")
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
-        args.corpus, args.pair = args.corpus or CORPUS, args.pair or PAIR
+        args.corpus = args.corpus or CORPUS
     elif args.corpus not in (None, "own"):
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
     elif args.tokenized:

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from annotated.search.beam import Hypothesis
 from annotated.search.config import Search
 from annotated.translation.data.tables import TABLES, select_columns, table_suffix
-from annotated.translation.devices import find_device, say
+from annotated.translation.devices import find_device, print_message
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
 from annotated.translation.tokenizers import Tokenizer
@@ -110,7 +110,7 @@ def search_settings(args: argparse.Namespace) -> dict[str, Any]:
 def located(where: str = "") -> Iterator[None]:
     """Print warnings in a line each; prefix warnings and errors with their location."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: say(f"annotated: {where}{message}")
+        warnings.showwarning = lambda message, *_: print_message(f"annotated: {where}{message}")
         try:
             yield
         except ValueError as error:
@@ -143,7 +143,7 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str], int]]:
     Raises ValueError naming the line that is not UTF-8.
     """
     if file.isatty():
-        say("one sentence a line; Ctrl-D ends")
+        print_message("one sentence a line; Ctrl-D ends")
     threads = torch.get_num_threads()
     size, count, rest, ended = FEWEST * threads, 0, b"", False
     while not ended:

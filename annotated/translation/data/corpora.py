@@ -30,7 +30,7 @@ HUB = "hf:"
 
 def load_corpus(
     name: str,
-    pair: str = "en-de",
+    pair: str | None = None,
     tokenized: bool | None = None,
     columns: Sequence[str] | None = None,
     cache: str | Path | None = None,
@@ -39,7 +39,7 @@ def load_corpus(
 
     Args:
         name: multi30k, wmt14, sigmorphon2020 or grammar; hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
-        pair: source and target language; of sigmorphon2020 the language, such as "fre".
+        pair: source and target language, "en-de" by default; of sigmorphon2020 the language, such as "fre".
         tokenized: take the lower-cased, tokenized text, which multi30k alone has.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
         cache: folder for the text of a dataset of the Hub.
@@ -52,6 +52,7 @@ def load_corpus(
         raise ValueError(f"{name} has no tokenized text; only multi30k has")
     if columns and not name.startswith((HUB, "wmt14")):
         raise ValueError(f"{name} has no columns to choose; a dataset of the Hub has")
+    pair = pair or "en-de"
     if name == "multi30k":
         return multi30k(pair, bool(tokenized))
     if name in ("sigmorphon2020", "grammar"):

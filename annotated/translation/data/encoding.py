@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from annotated.translation.data.packed import CHUNK, TOKENS, PackedRows, load_rows, save_rows
+from annotated.translation.data.packed import CHUNK, TOKEN_TYPE, PackedRows, load_rows, save_rows
 from annotated.translation.data.pairs import FORMAT, Pairs, ParallelText
 from annotated.translation.data.text_files import progress
 from annotated.translation.files import cached_folder, sha256
@@ -43,7 +43,7 @@ def encode_corpus(
     if cache is not None:
         key = json.dumps([FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))])
         write = partial(save_rows, name="ids", src=src, tgt=tgt, lines=text.lines)
-        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TOKENS)
+        src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TOKEN_TYPE)
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
     if max_sentence is None:
         return pairs

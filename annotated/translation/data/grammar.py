@@ -91,7 +91,7 @@ def sample(count: int) -> list[GrammarPair]:
     return pairs
 
 
-def grammar(pair: str = "de-en") -> Corpus:
+def grammar(pair: str) -> Corpus:
     """Read the corpus with its splits "train", "val" and "test"; `pair` is "de-en" or "en-de".
 
     No two splits share a sentence. Raises ValueError for another pair.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 CHUNK = 10_000  # rows that are worked on together
-TEXT, TOKENS = "B", "i"  # types of an entry, in `array` and NumPy
+TEXT_TYPE, TOKEN_TYPE = "B", "i"  # types of an entry, in `array` and NumPy
 
 
 class PackedRows(Sequence[Any]):
@@ -32,7 +32,7 @@ class PackedRows(Sequence[Any]):
         """Pack rows; returns those that are packed already as they are."""
         if isinstance(rows, cls):
             return rows
-        data, lengths = array(TEXT), array("q")
+        data, lengths = array(TEXT_TYPE), array("q")
         for row in rows:
             entries = encode_row(row)
             if not lengths:
@@ -69,12 +69,15 @@ class PackedRows(Sequence[Any]):
 
 def encode_row(row: Any) -> "array[int]":
     """Return a sentence's bytes, or a row of token ids as it is."""
-    return array(TEXT, row.encode(errors="surrogatepass")) if isinstance(row, str) else array(TOKENS, row)
+    if isinstance(row, str):
+        return array(TEXT_TYPE, row.encode(errors="surrogatepass"))
+    return array(TOKEN_TYPE, row)
 
 
 def decode_row(entries: np.ndarray) -> Any:
     """Return the sentence or the list of token ids that `encode_row` was given."""
-    return entries.tobytes().decode(errors="surrogatepass") if entries.dtype == TEXT else entries.tolist()
+    text = entries.dtype == TEXT_TYPE
+    return entries.tobytes().decode(errors="surrogatepass") if text else entries.tolist()
 
 
 def map_file(file: Any, dtype: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from annotated.translation.data.packed import TEXT, PackedRows, load_rows, save_rows
+from annotated.translation.data.packed import TEXT_TYPE, PackedRows, load_rows, save_rows
 from annotated.translation.files import cached_folder, read_json, write_json
 
 FORMAT = 4  # of what is cached: another number, whenever text is read or cut otherwise than before
@@ -156,7 +156,7 @@ class Corpus:
         """Read what `save` wrote; the text stays on the disk until it is needed."""
         saved, splits = read_json(folder / "corpus.json"), {}
         for split, (fingerprint, known) in saved["splits"].items():
-            splits[split] = ParallelText(*load_rows(folder, split, TEXT), **known)
+            splits[split] = ParallelText(*load_rows(folder, split, TEXT_TYPE), **known)
             vars(splits[split])["fingerprint"] = fingerprint  # known without reading the text
         fingerprint, about = saved["corpus"]
         corpus = cls(**about, splits=splits)

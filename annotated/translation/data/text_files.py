@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from annotated.translation.data.packed import TEXT, PackedRows, map_file
+from annotated.translation.data.packed import TEXT_TYPE, PackedRows, map_file
 from annotated.translation.data.pairs import ParallelText
 from annotated.translation.files import decode_lines
 from annotated.translation.tokenizers import normalize
@@ -65,7 +65,7 @@ def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
                 lengths.append(file.write(normalize(sentence or "").encode(errors="surrogatepass")))
         if not lines:
             raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
-        rows = PackedRows(map_file(src, TEXT), sizes[0]), PackedRows(map_file(tgt, TEXT), sizes[1])
+        rows = PackedRows(map_file(src, TEXT_TYPE), sizes[0]), PackedRows(map_file(tgt, TEXT_TYPE), sizes[1])
     empty = np.flatnonzero(np.minimum(*sizes) == 0).tolist()
     return ParallelText(rows[0], rows[1], lines, name, where=where).without({"an empty side": empty})
 

@@ -3,7 +3,7 @@
 | from, to                             | in                                        | out              |
 | ------------------------------------ | ----------------------------------------- | ---------------- |
 | `torch.nn.Transformer`               | `from_torch`                              | `to_torch`       |
-| the Annotated Transformer, 2018/2022 | `from_annotated`                          |                  |
+| the Annotated Transformer, 2018/2022 | `load_classic`                          |                  |
 | Marian at Hugging Face               | `load_marian`                             | `to_marian`      |
 | CTranslate2                          | (`Translator(..., engine="ctranslate2")`) | `to_ctranslate2` |
 
@@ -11,9 +11,9 @@
 imported when they are needed.
 """
 
-from annotated.translation.interop.classic import from_annotated
+from annotated.translation.interop.classic import load_classic
 from annotated.translation.interop.ctranslate2 import to_ctranslate2
 from annotated.translation.interop.marian import load_marian, to_marian
 from annotated.translation.interop.torch_transformer import from_torch, to_torch
 
-__all__ = ["from_annotated", "from_torch", "load_marian", "to_ctranslate2", "to_marian", "to_torch"]
+__all__ = ["from_torch", "load_classic", "load_marian", "to_ctranslate2", "to_marian", "to_torch"]

@@ -18,21 +18,21 @@ from torch import Tensor
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.interop.common import check_sinusoids
-from annotated.translation.storage.model_folder import model_with, wanted_weights
+from annotated.translation.storage.model_folder import model_with
 
 EPS = 1e-12
 SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"
 EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
 
 
-def from_annotated(
+def load_classic(
     source: Mapping[str, Tensor] | str | Path, h: int = 8, dropout: float = 0.1
 ) -> EncoderDecoder:
     """Return the model of a `state_dict()`, or of a file that holds one.
 
     Tokens keep their numbers, so that code's own vocabularies go with it:
 
-        model = from_annotated("multi30k_model_final.pt")
+        model = load_classic("multi30k_model_final.pt")
         src = torch.tensor([vocab_src(["<s>", *tokenize_de(sentence), "</s>"])])
         mask = (src != vocab_src["<blank>"]).unsqueeze(-2)
         numbers = greedy_decode(model, src, mask, max_len=72, start_symbol=vocab_tgt["<s>"])[0]
@@ -50,12 +50,10 @@ def from_annotated(
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
         waves = state.pop(table).squeeze(0)
         check_sinusoids(waves, config.d_model, f"{name}: tensor {table}", 1e-2)
-    for ours, _ in wanted_weights(config, name):
-        tensors[ours] = state.pop(ours.replace("norm.weight", "norm.a_2").replace("norm.bias", "norm.b_2"))
-        if ours.endswith("norm.weight"):  # the unbiased deviation is the larger
-            tensors[ours] = tensors[ours] * math.sqrt(1 - 1 / config.d_model)
-    if state:
-        raise ValueError(f"{name}: tensor {min(state)!r} has no place in our model")
+    for theirs, tensor in state.items():
+        gain = theirs.endswith("norm.a_2")  # the unbiased deviation is the larger
+        ours = theirs.replace("norm.a_2", "norm.weight").replace("norm.b_2", "norm.bias")
+        tensors[ours] = tensor * math.sqrt(1 - 1 / config.d_model) if gain else tensor
     return model_with(config, tensors, name).eval()
 
 
@@ -102,5 +100,4 @@ def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> Transfo
         max_len=state[SINUSOIDS[0]].size(-2),
         norm_first=True,
         layer_norm_eps=EPS,
-        tied_embeddings="none",
     )

@@ -123,7 +123,7 @@ class CTranslate2Engine:
         self.never = {self.tgt_pieces[i] for i in tgt_tokenizer.never_generated}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
-        self.tensors, self.attributes = contents(model)
+        self.tensors, self.attributes = tensors_and_attributes(model)
         self.tensors = [tensor.clone() for tensor in self.tensors]
         with TemporaryDirectory() as folder:
             copy = Path(folder) / "model"
@@ -141,7 +141,7 @@ class CTranslate2Engine:
 
     def fits(self, model: EncoderDecoder) -> bool:
         """Tell whether each tensor and each attribute of the model is still the one that was copied."""
-        tensors, attributes = contents(model)
+        tensors, attributes = tensors_and_attributes(model)
         return (
             (len(tensors), len(attributes)) == (len(self.tensors), len(self.attributes))
             and all(map(operator.is_, attributes, self.attributes))
@@ -202,7 +202,7 @@ class CTranslate2Engine:
         return best if known else None
 
 
-def contents(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:
+def tensors_and_attributes(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:
     """List what decides what a model computes: its tensors, and the attributes of its modules."""
     attributes = [v for module in model.modules() for k, v in vars(module).items() if k != "training"]
     return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())], attributes

@@ -23,7 +23,7 @@ from annotated.translation.interop.common import (
     vocabulary,
     write_readme,
 )
-from annotated.translation.storage.model_folder import model_with, wanted_weights, weights
+from annotated.translation.storage.model_folder import build_model, load_weights, named_weights
 from annotated.translation.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer
 from annotated.translation.tokenizers.subwords import Subwords
 
@@ -105,14 +105,15 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     order = sines_first(config.d_model)
     for stack in ("encoder", "decoder"):
         check_sinusoids(tensors[f"model.{stack}.embed_positions.weight"], config.d_model, name, 1e-3, order)
-    own = {ours: tensors[marian_name(ours)] for ours, _ in wanted_weights(config, name)}
+    model = build_model(config)
+    own = {ours: tensors[marian_name(ours)] for ours in named_weights(model)}
     own[BIAS] = own[BIAS].flatten()
     for row in own.keys() & MATRICES.keys():
         numbers = src_numbers if row == SRC else tgt_numbers
         own[row] = select_rows(own[row], numbers, UNREACHABLE if row == BIAS else 0.0)
-    model = model_with(config, permute(own, order.argsort()), name).eval()
+    load_weights(model, permute(own, order.argsort()), name)
     src_spm, tgt_spm = (spm.serialized_model_proto() for spm in (hf.spm_source, hf.spm_target))
-    return model, MarianTokenizer(src_spm, src), MarianTokenizer(tgt_spm, tgt)
+    return model.eval(), MarianTokenizer(src_spm, src), MarianTokenizer(tgt_spm, tgt)
 
 
 def convert_settings(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -244,7 +245,7 @@ def marian_settings(config: TransformerConfig) -> dict[str, Any]:
 
 def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return a model's weights under Marian's names, in Marian's order of dimensions."""
-    own = {name: tensor.detach().float().cpu() for name, tensor in weights(model).items()}
+    own = {name: tensor.detach().float().cpu() for name, tensor in named_weights(model).items()}
     permuted = permute(own, sines_first(model.config.d_model)) | {BIAS: own[BIAS].unsqueeze(0)}
     theirs = {marian_name(name): tensor.contiguous() for name, tensor in permuted.items()}
     if model.config.tied_embeddings == "all":

@@ -11,12 +11,12 @@ the same settings and tokenizers, as in a run's folder, an interruption leaves a
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.config import EXTRA_TOKENS
@@ -33,12 +33,12 @@ SETTINGS = "training.json"  # of the run that trained it, if there was one
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # the models that come with the package
 
 
-def weights(model: EncoderDecoder) -> dict[str, Tensor]:
+def named_weights(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return a model's parameters by name, each shared matrix once."""
     return dict(model.named_parameters())
 
 
-def state(model: EncoderDecoder) -> dict[str, Tensor]:
+def named_state(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return a model's parameters and persistent buffers by name, each shared tensor once."""
     tensors: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -47,7 +47,7 @@ def state(model: EncoderDecoder) -> dict[str, Tensor]:
     return dict(tensors.values())
 
 
-def build(config: TransformerConfig) -> EncoderDecoder:
+def build_model(config: TransformerConfig) -> EncoderDecoder:
     """Build a model in float32 on the CPU, to be loaded; the random generator stays as it is."""
     # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
     few = config.variant == "paper" and config.positions == "sinusoidal"
@@ -63,31 +63,20 @@ def build(config: TransformerConfig) -> EncoderDecoder:
     return model
 
 
-def wanted_weights(config: TransformerConfig, source: object) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name of each weight of a model of the paper's parts, and a parameter of its shape on "meta".
-
-    One at a time, because settings can ask for any number of layers: a comparison with existing tensors
-    stops at the first that is missing. Raises ValueError for a shape beyond all memory.
-    """
-    # The shapes of a tiny model, with each of its sizes replaced. The model itself on "meta" would take a
-    # second: to draw a tensor there, or to compute with it, PyTorch imports its compiler.
-    tiny: dict[str, Any] = {"d_model": 2, "d_ff": 3, "max_len": 5, "src_vocab": 7, "tgt_vocab": 11}
-    if config.src_vocab == config.tgt_vocab:
-        tiny["tgt_vocab"] = tiny["src_vocab"]
-    sizes = {size: getattr(config, name) for name, size in tiny.items()}
-    for name, parameter in weights(build(dataclasses.replace(config, N=1, h=1, **tiny))).items():
-        try:
-            wanted = nn.Parameter(torch.empty([sizes[size] for size in parameter.shape], device="meta"))
-        except RuntimeError as error:
-            raise ValueError(f"{source}: no model can be built from these settings: {error}") from None
-        for i in range(config.N if ".layers.0." in name else 1):
-            yield name.replace(".layers.0.", f".layers.{i}."), wanted
+def count_weights(config: TransformerConfig) -> int:
+    """Count the numbers in the weights of a model of the paper's parts, each shared matrix once."""
+    c, d, src, tgt = config, config.d_model, config.src_vocab, config.tgt_vocab
+    attention, feed_forward, norm = 4 * (d * d + d), 2 * d * c.d_ff + c.d_ff + d, 2 * d
+    layers = c.N * (3 * attention + 2 * feed_forward + 5 * norm) + 2 * norm * c.norm_first
+    rows = {"all": tgt, "target": src + tgt, "none": src + 2 * tgt}[c.tied_embeddings]
+    rows += 2 * c.max_len if c.positions == "learned" else 0
+    return layers + rows * d + tgt
 
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
     """Copy parameters and buffers from `source` into a model, all or none. Raises as `check_tensors` does."""
-    own = state(model)
-    check_tensors(tensors, own.items(), source)
+    own = named_state(model)
+    check_tensors(tensors, own, source)
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
@@ -96,11 +85,13 @@ def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: o
 def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source: object) -> EncoderDecoder:
     """Build the model of these settings and weights, in float32 on the CPU, after checking that they match.
 
-    Settings of the paper's parts take no more memory than the weights. Raises as `check_tensors` does.
+    Raises as `check_tensors` does.
     """
-    if config.variant == "paper":
-        check_tensors(tensors, wanted_weights(config, source), source)
-    model = build(config)
+    # A stranger's settings may ask for any number of layers: none is built for which there are no weights.
+    asked, found = count_weights(config), sum(tensor.numel() for tensor in tensors.values())
+    if config.variant == "paper" and asked > 4 * found:
+        raise ValueError(f"{source} holds {found:,} numbers, but the settings ask for {asked:,}")
+    model = build_model(config)
     load_weights(model, tensors, source)
     return model
 
@@ -121,8 +112,8 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
         raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
     if not isinstance(model, EncoderDecoder):
         raise ValueError(f"the model is wrapped in {type(model).__name__}: save what is inside of it")
-    loaded = build(model.config)
-    load_weights(loaded, state(model), "the model")
+    loaded = build_model(model.config)
+    load_weights(loaded, named_state(model), "the model")
     loaded.to(next(model.parameters()))  # its device and its precision
     with evaluating(model), evaluating(loaded):
         one, other = random_output(model), random_output(loaded)
@@ -186,7 +177,7 @@ def write_model(
         save_tokenizer(tokenizer, folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
     write_json(folder / CONFIG, settings)
-    write_tensors(folder / WEIGHTS, state(model), file_sums(folder, names))
+    write_tensors(folder / WEIGHTS, named_state(model), file_sums(folder, names))
 
 
 def file_sums(folder: Path, names: Mapping[str, str]) -> dict[str, str]:

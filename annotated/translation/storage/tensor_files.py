@@ -5,7 +5,7 @@ mixed-up files, not malice. A file without checksums, such as another program's,
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -61,17 +61,13 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def check_tensors(
-    tensors: Mapping[str, Tensor], wanted: Iterable[tuple[str, Tensor]], source: object
-) -> None:
+def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], source: object) -> None:
     """Raise ValueError naming a tensor that is missing, surplus, or not of the shape and type `wanted`.
 
     Floating-point numbers may have 16, 32 or 64 bits, and must be finite in the type wanted, except in a
     buffer that was not finite when it was made, such as a mask.
     """
-    names = set()
-    for name, own in wanted:
-        names.add(name)
+    for name, own in wanted.items():
         if name not in tensors:
             raise ValueError(f"{source}: tensor {name} is missing")
         tensor, floats = tensors[name], own.is_floating_point()
@@ -85,5 +81,5 @@ def check_tensors(
             bounds = torch.stack(tensor.aminmax())  # NaN, if there is one; no copy of the tensor
             if not bounds.to(own.dtype).isfinite().all():
                 raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
-    if surplus := [name for name in tensors if name not in names]:
+    if surplus := [name for name in tensors if name not in wanted]:
         raise ValueError(f"{source}: tensor {surplus[0]} is not part of what the settings describe")

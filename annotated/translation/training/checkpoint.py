@@ -15,15 +15,15 @@ from torch import Tensor, distributed as dist
 from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.devices import say
+from annotated.translation.devices import print_message
 from annotated.translation.files import read_json, settings_from_json, sha256, write_json
 from annotated.translation.storage.model_folder import (
     CONFIG,
     SETTINGS,
     WEIGHTS,
     load_weights,
+    named_state,
     read_config,
-    state,
     training_settings,
     write_model,
 )
@@ -60,9 +60,9 @@ class Progress:
     total_tokens: int = 0  # target tokens since the start
     validation_loss: float | None = None  # of exactly these weights, if they were validated
     off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
-    metric: str = "loss"  # that gives the badness
-    badness: float | None = None  # of exactly these weights, if they were scored
-    best: float | None = None  # lowest badness at the end of an epoch
+    metric: str = "loss"  # that gives the scores
+    score: float | None = None  # of exactly these weights, if they were scored
+    best: float | None = None  # score at the end of an epoch
     stale: int = 0  # epochs scored since then
 
     @classmethod
@@ -104,7 +104,7 @@ class Progress:
         """Count an update, by the summed loss of so many target tokens."""
         self.step += 1
         self.batches = min(self.batches + self.update_batches, self.batches_in_epoch)
-        self.validation_loss = self.badness = None
+        self.validation_loss = self.score = None
         self.loss += loss
         self.tokens += ntokens
         self.total_tokens += ntokens
@@ -171,7 +171,7 @@ def restore(
     share = saved.update_batches // world
     if settings["accumulate"] != share:
         settings["accumulate"] = share
-        say(f"an update keeps its {saved.update_batches} batches: accumulate is now {share}")
+        print_message(f"an update keeps its {saved.update_batches} batches: accumulate is now {share}")
     load_weights(model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
     load_optimizer(optimizer, model, checkpoint)
     return dataclasses.replace(saved, fingerprint=progress.fingerprint)
@@ -214,7 +214,7 @@ def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> Non
     """Copy the first process's weights, persistent buffers and optimizer state to all processes."""
     if not dist.is_initialized():
         return
-    tensors = state(model)  # not the sinusoids, which grow in each process as it needs them
+    tensors = named_state(model)  # not the sinusoids, which grow in each process as it needs them
     if optimizer is not None:
         for name in broadcast(list(optimizer_tensors(model, optimizer))):
             whose, _, part = name.rpartition(".")
@@ -241,7 +241,7 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
     for path in paths[1:]:
         tensors = read_tensors(path / WEIGHTS)
-        check_tensors(tensors, first.items(), path)
+        check_tensors(tensors, first, path)
         if model_files(path) != model:
             raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
         for name, tensor in tensors.items():

@@ -49,7 +49,7 @@ def choose(
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
         chosen = shape | {name: value for name, value in given.items() if name in MODEL}
-        speed = tokens_per_second(TransformerConfig(vocab, vocab, **chosen), lengths, device, clock)
+        speed = tokens_per_second(TransformerConfig.base(vocab, vocab, **chosen), lengths, device, clock)
         read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
         if read < most:
             break

@@ -86,7 +86,7 @@ class TrainingConfig:
 
 # Settings that say what text a run reads, and those of them that are files on this machine.
 PATHS = ("src", "tgt", "val_src", "val_tgt")
-TEXT = ("corpus", "pair", "tokenized", *PATHS, "columns")
+TEXT_SETTINGS = ("corpus", "pair", "tokenized", *PATHS, "columns")
 
 # What a resumed run may change: when it ends, and what is kept of it. All else decides the weights.
 CHANGEABLE = (

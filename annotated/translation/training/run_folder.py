@@ -42,8 +42,9 @@ from annotated.translation.training.checkpoint import (
     write_checkpoint,
 )
 from annotated.translation.training.distributed import raise_on_all_ranks
+from annotated.translation.training.validation import lower_is_better
 
-LOG, LOCK = "log.jsonl", "run.lock"
+LOG, LOCK_FILE = "log.jsonl", "run.lock"
 
 
 class RunFolder:
@@ -70,7 +71,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes from the run. Raises TimeoutError where one trains in the folder."""
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / LOCK)
+        lock = FileLock(self.path / LOCK_FILE)
         try:
             lock.acquire(timeout=0)
         except TimeoutError:
@@ -85,7 +86,7 @@ class RunFolder:
         checkpoints = self.checkpoints()
         holds_model = (self.path / CONFIG).exists()
         files = sorted(path.name for path in self.path.glob("[!.]*"))
-        if files and not (checkpoints or holds_model or LOCK in files):
+        if files and not (checkpoints or holds_model or LOCK_FILE in files):
             raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
         if resume and holds_model and not checkpoints:
             raise ValueError(
@@ -128,9 +129,9 @@ class RunFolder:
         chosen = {f: p for f, p in progress.items() if not p.off_schedule or f == newest}
         if settings["average_of"] == "last":
             return list(chosen)[-count:]
-        scored = {f: p.badness for f, p in chosen.items() if p.metric == settings["metric"]}
-        badness = {f: value for f, value in scored.items() if value is not None}
-        return sorted(badness, key=badness.__getitem__, reverse=True)[-count:]
+        metric = settings["metric"]
+        scores = {f: p.score for f, p in chosen.items() if p.metric == metric and p.score is not None}
+        return sorted(scores, key=scores.__getitem__, reverse=lower_is_better(metric))[-count:]
 
     # ---- write
 

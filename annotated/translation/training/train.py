@@ -19,7 +19,7 @@ from annotated.translation.data.corpora import Text, own_corpus
 from annotated.translation.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
 from annotated.translation.data.pairs import FORMAT, Corpus, shortened
 from annotated.translation.data.token_batches import TokenBatches
-from annotated.translation.devices import default_torch_state, find_device, is_first, say
+from annotated.translation.devices import default_torch_state, find_device, is_first, print_message
 from annotated.translation.files import cached_folder
 from annotated.translation.storage.model_folder import (
     find_model,
@@ -38,7 +38,7 @@ from annotated.translation.tokenizers import (
 )
 from annotated.translation.tokenizers.subwords import MOST_LINES
 from annotated.translation.training.choose import choose
-from annotated.translation.training.config import PRESETS, TEXT, TrainingConfig
+from annotated.translation.training.config import PRESETS, TEXT_SETTINGS, TrainingConfig
 from annotated.translation.training.distributed import broadcast, process_group, raise_on_all_ranks
 from annotated.translation.training.run_folder import LOG, RunFolder
 from annotated.translation.training.trainer import Trainer
@@ -162,7 +162,7 @@ def train(
                     given = chosen_before(run.path) | given
                 elif is_first():
                     given, why = choose(text["train"], kinds, minutes or 10, given, device)
-                    say(why)
+                    print_message(why)
             chosen = dict(broadcast(given))
             vocab = cast("int | None", chosen.pop("vocab", vocab))
             model_settings, config = split_settings("tiny", chosen)
@@ -214,7 +214,7 @@ def train_in_group(
         tuple[TransformerConfig, Tokenizer, Tokenizer], broadcast(found and (found[0].config, *found[1:]))
     )
     model = found[0] if found else EncoderDecoder.from_config(model_config)
-    say(
+    print_message(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
     )
     # A sentence must fit into a batch and the model, with the symbols around it.
@@ -222,15 +222,17 @@ def train_in_group(
     limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
     with raise_on_all_ranks():
         pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
-        say(f"{pairs.report()}\n{first_pair(corpus)}{unknown_tokens(pairs)}")
+        print_message(f"{pairs.report()}\n{first_pair(corpus)}{unknown_tokens(pairs)}")
         dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
         batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
         if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
-            say(f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more")
+            print_message(
+                f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more"
+            )
         validation = None
         if "val" in corpus:
             held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
-            say(held_out.report() + unknown_tokens(held_out))
+            print_message(held_out.report() + unknown_tokens(held_out))
             validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
     longest = int(pairs.src.lengths.max())
     extra = max(EXTRA_TOKENS, int((pairs.tgt.lengths - 1 - pairs.src.lengths).max()))
@@ -243,7 +245,7 @@ def train_in_group(
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
     early = trainer.progress.step < trainer.progress.last_step(config)
-    say(f"finished{f', as {config.patience} scored epochs were no better,' * early} {end}")
+    print_message(f"finished{f', as {config.patience} scored epochs were no better,' * early} {end}")
     model.eval()
     return translator
 
@@ -291,16 +293,15 @@ def new_model(
     if kinds != ("subwords", "subwords"):
         settings = {"tied_embeddings": "target", **settings}
     languages = (None, None) if tokenized else (corpus.src_language, corpus.tgt_language)
-    learn = partial(new_tokenizer, corpus, vocab, cache)
-    if settings.get("tied_embeddings", TransformerConfig.tied_embeddings) != "all":
+    learn, make_config = partial(new_tokenizer, corpus, vocab, cache), getattr(TransformerConfig, preset)
+    if make_config(1, 1, **settings).tied_embeddings != "all":
         src = learn(kinds[0], languages[0], "src")
         tgt = learn(kinds[1], languages[1], "tgt")
     elif kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1]):
         raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
     else:
         src = tgt = learn(kinds[0], languages[0], "src", "tgt")
-    config = getattr(TransformerConfig, preset)(len(src), len(tgt), **settings)
-    return EncoderDecoder.from_config(config), src, tgt
+    return EncoderDecoder.from_config(make_config(len(src), len(tgt), **settings)), src, tgt
 
 
 def new_tokenizer(
@@ -361,9 +362,9 @@ def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingC
 
 def split_notes(notes: Settings) -> Settings:
     """Return notes as training.json has them: the text's settings as the command has them, the rest apart."""
-    known = {name: value for name, value in notes.items() if name in TEXT}
+    known = {name: value for name, value in notes.items() if name in TEXT_SETTINGS}
     for name, value in known.items():
         if not isinstance(value, str | bool | None):
             raise ValueError(f"the note {name} must be text, not {value!r}")
-    other = {name: notes[name] for name in notes if name not in TEXT}
+    other = {name: notes[name] for name in notes if name not in TEXT_SETTINGS}
     return {**known, "notes": other} if other else known

@@ -23,7 +23,7 @@ from annotated.fast import CpuKernels
 from annotated.schedule import rate
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import TokenBatches, mixed_seed
-from annotated.translation.devices import default_torch_state, rank_and_world, say, silent
+from annotated.translation.devices import default_torch_state, print_message, rank_and_world, silent
 from annotated.translation.storage.model_folder import (
     load_weights,
     rehearse_saving,
@@ -38,7 +38,7 @@ from annotated.translation.training.distributed import all_reduce, broadcast, ra
 from annotated.translation.training.precision import half_precision
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss
-from annotated.translation.training.validation import Validation, count_score
+from annotated.translation.training.validation import Validation, count_score, lower_is_better
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -130,7 +130,7 @@ class Trainer:
             if self.rank == 0:
                 checkpoint = self.out.newest() if resume else None
                 if resume and checkpoint is None:
-                    say(f"there is no checkpoint in {self.out.path}: a new run begins")
+                    print_message(f"there is no checkpoint in {self.out.path}: a new run begins")
                 self.progress.batches_in_epoch = len(self.batches)
                 asked = self.config.warmup
                 warmup = self.config.warmup_in(self.progress.last_step(self.config))
@@ -247,26 +247,25 @@ class Trainer:
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
         found = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
-        metric, badness = self.validation.metric, None
+        metric, chosen_by = self.validation.metric, None
         if metric is None:
-            badness = scores.loss
+            chosen_by = scores.loss
         elif p.epoch % c.metric_every == 0 or p.step >= p.last_step(c):
             score = self.validation.measure(self.model)
-            badness = metric.badness(score.value)
-            found[f"validation_{c.metric}"] = score.value
+            chosen_by = found[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
-            if badness == metric.badness(100.0 * metric.lower_is_better) and scores.accuracy > 0.9:
+            if chosen_by == 100.0 * metric.lower_is_better and scores.accuracy > 0.9:
                 line += ", which does not fit the accuracy: another --metric may suit this text"
         p.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.
-        count_score(p, badness, c.metric, epoch_ends=p.batches == 0)
+        count_score(p, chosen_by, c.metric, epoch_ends=p.batches == 0)
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
             minutes = p.seconds / 60 / p.step * (p.last_step(c) - p.step)
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
-            say(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
-            say(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
+            print_message(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
+            print_message(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
 
     # ---- the end
 
@@ -285,13 +284,15 @@ class Trainer:
             mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
             one = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
             self.load_mean(folders[-1:])
-            of_one = validation.badness(self.model)
+            of_one = validation.metric_value(self.model)
             self.load_mean(folders)
-            of_mean = validation.badness(self.model)
-            say(f"validation {c.metric} {abs(of_mean):.4f} of {mean}, {abs(of_one):.4f} of {one}")
-            if not of_mean <= of_one:  # NaN is not better
+            of_mean = validation.metric_value(self.model)
+            print_message(f"validation {c.metric} {of_mean:.4f} of {mean}, {of_one:.4f} of {one}")
+            worse = of_mean > of_one if lower_is_better(c.metric) else of_mean < of_one
+            if worse or math.isnan(of_mean):
+                mean = one
                 self.load_mean(folders[-1:])
-            say(f"the model is {mean if of_mean <= of_one else one}")
+            print_message(f"the model is {mean}")
         if self.rank == 0:
             write_model(self.out.path, self.model, *self.tokenizers)
 

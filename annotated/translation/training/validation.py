@@ -75,11 +75,9 @@ class Validation:
         [found], [target] = translate_greedily(model, [batch], self.tokenizer, self.max_extra)
         return f"{shortened(source)!r} → {shortened(found)!r}, where the text has {shortened(target)!r}"
 
-    def badness(self, model: EncoderDecoder) -> float:
-        """Return the loss, or a number that is lower for a better score by the metric."""
-        if self.metric is None:
-            return self.score(model).loss
-        return self.metric.badness(self.measure(model).value)
+    def metric_value(self, model: EncoderDecoder) -> float:
+        """Return the score by the metric, or the loss."""
+        return self.score(model).loss if self.metric is None else self.measure(model).value
 
 
 def translate_greedily(
@@ -107,18 +105,24 @@ def translate_greedily(
     return hypotheses, references
 
 
-# ---- early stopping: a score counts by its badness, the lower the better
+# ---- early stopping
 
 
-def count_score(progress: "Progress", badness: float | None, metric: str, epoch_ends: bool) -> None:
-    """Keep the badness, if scored; at the end of an epoch, count it. Another metric begins anew."""
+def lower_is_better(metric: str) -> bool:
+    """Tell whether a lower score by this metric, or "loss", is the better one."""
+    return metric == "loss" or METRICS[metric]().lower_is_better
+
+
+def count_score(progress: "Progress", score: float | None, metric: str, epoch_ends: bool) -> None:
+    """Keep the score, if there is one; at the end of an epoch, count it. Another metric begins anew."""
     if metric != progress.metric:
         progress.metric, progress.best, progress.stale = metric, None, 0
-    progress.badness = badness
-    if epoch_ends and badness is not None:
-        better = progress.best is None or badness < progress.best
+    progress.score = score
+    if epoch_ends and score is not None:
+        best = progress.best
+        better = best is None or (score < best if lower_is_better(metric) else score > best)
         progress.stale = 0 if better else progress.stale + 1
-        progress.best = badness if better else progress.best
+        progress.best = score if better else best
 
 
 def out_of_patience(progress: "Progress", config: TrainingConfig) -> bool:
