@@ -1,12 +1,16 @@
 """What a training run computes and when it ends."""
 
 import io
+import itertools
+import re
 import signal
 import sys
+import time
 
 import pytest
 import torch
 from tiny_runs import log_of, make_trainer, steps, validate_as, weights
+from tqdm.std import tqdm
 
 from annotated.batches import Batch
 from annotated.loss import LabelSmoothing
@@ -14,7 +18,7 @@ from annotated.translation.devices import print_message
 from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
-from annotated.translation.training import summed_loss as loss_module
+from annotated.translation.training import summed_loss as loss_module, trainer as trainer_module
 from annotated.translation.training.distributed import stop_on_interrupt
 from annotated.translation.training.rdrop import symmetric_divergence
 from annotated.translation.training.run_folder import RunFolder
@@ -210,6 +214,31 @@ def test_a_compiled_model_is_trained_alike(tmp_path, monkeypatch):
         make_trainer(tmp_path / name, compile=name == "compiled", max_steps=4, model={"dropout": 0.0}).fit()
     plain, compiled = (read_tensors(tmp_path / name / WEIGHTS) for name in ("plain", "compiled"))
     torch.testing.assert_close(compiled, plain)
+
+
+def test_bar_and_message_expect_the_same_time(tmp_path, monkeypatch):
+    """With a clock that moves on by 100 seconds whenever it is read."""
+    said, bars, ticks = [], [], itertools.count(step=100.0)
+
+    class Bar(tqdm):
+        def __init__(self, **options):
+            super().__init__(**options | {"disable": False, "file": io.StringIO()})
+            bars.append(self)
+
+    def note(text):
+        if found := re.search(r"about ([\d,]+) min left", text):
+            now = bars[0].format_dict
+            pace = now["elapsed"] / 60 / (now["n"] - now["initial"])
+            said.append((float(found[1].replace(",", "")), (now["total"] - now["n"]) * pace))
+
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr("tqdm.std.time", lambda: next(ticks))
+    monkeypatch.setattr(trainer_module, "tqdm", Bar)
+    monkeypatch.setattr(trainer_module, "print_message", note)
+    make_trainer(tmp_path, epochs=3, patience=0).fit()
+    assert len(said) == 2
+    for told, shown in said:
+        assert told == pytest.approx(shown, rel=0.2)
 
 
 @pytest.mark.parametrize("stream", [None, io.TextIOWrapper(io.BytesIO(), encoding="cp1252")], ids=type)

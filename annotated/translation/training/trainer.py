@@ -110,8 +110,9 @@ class Trainer:
                 with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
                     rehearse_saving(Path(folder), self.model, *self.tokenizers)
         c, p = self.config, self.progress
-        # With None, a bar is shown on a terminal or in a notebook.
-        bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", disable=silent() or None)
+        self.began = time.perf_counter(), p.step
+        # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
+        bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
         with bar, distributed.stop_on_interrupt() as stop_asked:
             if self.validation_due():  # the run was killed between checkpoint and validation
                 self.validate()
@@ -262,10 +263,16 @@ class Trainer:
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
-            minutes = p.seconds / 60 / p.step * (p.last_step(c) - p.step)
+            minutes = self.minutes_left()
             left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
             print_message(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
             print_message(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
+
+    def minutes_left(self) -> float:
+        """Return how long the rest takes at the pace so far, validation and saving counted."""
+        began, first = self.began
+        done, missing = self.progress.step - first, self.progress.last_step(self.config) - self.progress.step
+        return (time.perf_counter() - began) / 60 / done * missing if done else 0.0
 
     # ---- the end
 
