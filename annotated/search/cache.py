@@ -67,16 +67,27 @@ class LayerCache:
 
 
 class DecoderCache:
-    """The caches of N decoder layers; the length is that of the target so far."""
+    """The caches of N decoder layers, for one batch of sentences; the length is that of the target so far."""
 
     def __init__(self, N: int):
         self.layers = [LayerCache() for _ in range(N)]
+        self.begun: Tensor | None = None  # (B, d_model), the first state of each sentence
 
     def __len__(self) -> int:
         return len(self.layers[0].target)
 
+    def check(self, memory: Tensor) -> None:
+        """Raise ValueError for a memory (B, src_len, d_model) other than that of the earlier steps."""
+        found = memory[:, 0]
+        if self.begun is None:
+            self.begun = found
+        if found.shape != self.begun.shape or not found.allclose(self.begun, 0, 0, equal_nan=True):
+            raise ValueError("a DecoderCache is of one batch of sentences: begin another for these")
+
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order; a row may be repeated."""
+        if self.begun is not None:
+            self.begun = self.begun[rows]
         for layer in self.layers:
             layer.target.select(rows)
             layer.memory.select(rows)

@@ -51,6 +51,8 @@ class Decoder(Stack):
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "DecoderCache | None" = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
+        if cache is not None:
+            cache.check(memory)
         seen = 0 if cache is None else len(cache)
         for i, layer in enumerate(self.layers):
             x = layer(x, memory, src_mask, tgt_mask, None if cache is None else cache.layers[i])

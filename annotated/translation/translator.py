@@ -202,7 +202,9 @@ class Translator:
             evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
             tqdm(total=len(sources), unit="line", disable=None if progress else True) as bar,
         ):
-            if engine := None if begun else self.engine_for(len(sources)):
+            engine = None if begun else self.engine_for(len(sources))
+            bar.set_description(f"by {engine or 'PyTorch'}")
+            if engine is not None:
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
                     found = engine.search([sources[i] for i in batch], [limits[i] for i in batch], settings)
                     results |= {i: best for i, best in zip(batch, found, strict=True) if best is not None}

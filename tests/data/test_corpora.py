@@ -68,6 +68,8 @@ def test_splits_that_are_held_out_share_no_source_and_depend_on_the_sentences_al
         ({"name": "grammar", "tokenized": True}, "grammar has no tokenized text"),
         ({"name": "grammar", "columns": ["en", "de"]}, "no columns"),
         ({"name": "multi30k", "pair": "en-cs"}, "no file multi30k/.*cs"),
+        ({"name": "wmt14", "pair": "de-fr"}, "wmt14 has English on one side, not de-fr"),
+        ({"name": "wmt14", "pair": "en-en"}, "wmt14 has English on one side, not en-en"),
     ],
 )
 def test_load_corpus_says_what_is_wrong(arguments, message):

@@ -1,9 +1,11 @@
 from itertools import pairwise
 
+import pytest
 import torch
 
-from annotated.search.cache import KeyValueCache
+from annotated.search.cache import DecoderCache, KeyValueCache
 from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.model import make_model
 
 
 def test_a_growing_cache_seldom_moves_what_it_has():
@@ -35,3 +37,18 @@ def test_a_complete_cache_stands_in_for_keys_and_values():
     again = attend(query, torch.full_like(memory, torch.nan), torch.full_like(memory, torch.nan), cache=cache)
     assert torch.equal(again, first)
     assert len(cache) == 5
+
+
+def test_a_cache_is_of_one_batch_of_sentences():
+    """Another of the same size would be decoded with the keys and values of the first."""
+    model = make_model(9, 9, N=1, d_model=8, d_ff=8, h=2).eval()
+    src, tgt = torch.tensor([[3, 4], [5, 6]]), torch.tensor([[1], [1]])
+    memory, cache = model.encode(src, None), DecoderCache(1)
+    model.decode(memory, None, tgt, None, cache)
+    with pytest.raises(ValueError, match="a DecoderCache is of one batch"):
+        model.decode(model.encode(src.flip(0), None), None, tgt, None, cache)
+    rows = torch.tensor([1])
+    cache.select(rows)
+    model.decode(memory[rows], None, tgt[rows], None, cache)
+    with pytest.raises(ValueError, match="a DecoderCache is of one batch"):
+        model.decode(memory, None, tgt, None, cache)

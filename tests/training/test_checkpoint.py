@@ -9,11 +9,12 @@ from contextlib import suppress
 
 import pytest
 import torch
+from filelock import FileLock
 from tiny_runs import log_of, make_trainer, steps, weights
 
 from annotated.perplexity import TokenScores
 from annotated.translation.files import read_json, write_json
-from annotated.translation.storage.model_folder import WEIGHTS, load_model, save_model
+from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, load_model, save_model
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training.checkpoint import average_checkpoints, restore
 from annotated.translation.training.run_folder import RunFolder
@@ -101,6 +102,18 @@ def test_two_processes_do_not_train_one_run(tmp_path):
 
     first.report = also
     first.fit()
+
+
+def test_a_run_that_began_while_another_waited_for_the_folder_is_not_mixed_with_it(tmp_path, monkeypatch):
+    acquire = FileLock.acquire
+
+    def late(lock, **options):
+        (tmp_path / CONFIG).touch()
+        return acquire(lock, **options)
+
+    monkeypatch.setattr(FileLock, "acquire", late)
+    with pytest.raises(ValueError, match="already holds a run or a model"):
+        make_trainer(tmp_path).fit()
 
 
 def test_a_folder_that_holds_a_run_or_a_model_is_refused(tmp_path):

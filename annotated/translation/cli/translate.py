@@ -52,8 +52,8 @@ def translate(args: argparse.Namespace) -> None:
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
             for first, lines, ready in stream_lines(file, name):
-                if number == 1:
-                    translator.keep_engine(ready)
+                translator.keep_engine(ready)
+                bar.set_description(f"by {translator.engine}")
                 with located("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
                         found = translator.search(lines, **search, first_line=first)
@@ -75,6 +75,7 @@ def translate_table(path: Path, column: str | None, translator: Translator, sear
     if kind != ".jsonl" and (line or kind in (".json", ".parquet")):
         writer.writerow(names)
     while group := list(islice(rows, MOST)):
+        translator.keep_engine(len(group))
         with located(f"{path}: "):
             texts = [cells[place] or "" for _, cells in group]
             found = translator.translate(texts, **search, first_line=group[0][0])

@@ -58,7 +58,10 @@ def load_corpus(
     if name in ("sigmorphon2020", "grammar"):
         return sigmorphon2020(pair) if name == "sigmorphon2020" else grammar(pair)
     if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
-        name = f"{HUB}wmt/wmt14:{pair.replace('en', '').strip('-')}-en"
+        others = [language for language in languages(pair) if language != "en"]
+        if len(others) != 1:
+            raise ValueError(f"wmt14 has English on one side, not {pair}")
+        name = f"{HUB}wmt/wmt14:{others[0]}-en"
     return from_datasets(name, pair, columns, cache)
 
 

@@ -63,8 +63,10 @@ class RunFolder:
         with ExitStack() as stack:
             with raise_on_all_ranks():
                 if is_first():
-                    self.check(resume)
+                    self.check(resume)  # before anything is written
                     stack.enter_context(self.locked())
+                    self.check(resume)  # another process may have trained there meanwhile
+                    self.check_checkpoints()
             yield
 
     @contextmanager
@@ -98,10 +100,13 @@ class RunFolder:
                 f"{self.path} already holds a run or a model; go on with it by --resume, in Python "
                 "resume=True, or name another folder"
             )
-        for checkpoint in checkpoints:
+
+    def check_checkpoints(self) -> None:
+        """Raise ValueError where a checkpoint cannot be read, or the newest is damaged."""
+        for checkpoint in self.checkpoints():
             try:
                 read_json(checkpoint / PROGRESS)
-                if checkpoint == checkpoints[-1]:
+                if checkpoint == self.newest():
                     check_checkpoint(checkpoint)
             except (ValueError, FileNotFoundError) as error:
                 raise ValueError(f"{error}; delete the folder {checkpoint} to go on without it") from None
