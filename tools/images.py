@@ -2,7 +2,8 @@
 
     python tools/images.py
 
-The SVGs are the sources: text, to be edited by hand. Their style sheets give them dark colors on dark pages.
+The SVGs are the sources: text, to be edited by hand, but for cat_*.svg, which `tools/pictures` makes. Their
+style sheets give them dark colors on dark pages.
 """
 
 import io
@@ -13,13 +14,17 @@ from matplotlib import get_data_path
 from PIL import Image
 
 IMAGES = Path(__file__).resolve().parents[1] / "images"
+SHEET = 1800  # pixels, the least width of a PNG
 
 
 def render(svg: str) -> bytes:
     """Return an SVG as PNG in 64 colors, a tenth of the bytes without a visible difference."""
     file = io.BytesIO()
-    picture = Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=2)))
-    picture.convert("RGB").quantize(64).save(file, "PNG", optimize=True)
+    picture = Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=2))).convert("RGB")
+    # A notebook stretches a picture to its own width: on a sheet, the letters of a narrow one stay small.
+    sheet = Image.new("RGB", (max(picture.width, SHEET), picture.height), "white")
+    sheet.paste(picture)
+    sheet.quantize(64).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
