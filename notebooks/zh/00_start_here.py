@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 00 · 从这里开始：一口气读懂这篇论文
+# # 00 · 从这里开始：分两次读懂这篇论文
 #
 # **你将跟着一个句子走完《Attention Is All You Need》中的整个 Transformer，途中的每一个数都摆在眼前。你会读完整个模型的代码，不到 200 行，再看它装上训练好的权重，真的翻译起来。**
 #
@@ -12,7 +12,9 @@
 #
 # 标题中的数字是论文（Vaswani et al., 2017，[arXiv 1706.03762](https://arxiv.org/abs/1706.03762)）的章节号。我们跟着句子在模型里走，走到哪个方框就打开哪个，所以章节的次序与论文不同。缩进的段落引自论文，译文下面附有原文。`≈` 后面的数，在你的电脑上可能略有不同。名为 *Scaffolding*（脚手架）的单元格用来准备数据和画图，名为 *Check*（检查）的单元格用来验证正文的说法，两者都可以跳过。
 #
-# 想中途休息的话，读完“它真的能翻译”一节最合适：那时模型已经搭好，也能翻译了。
+# 建议分两次读。第一次约一小时一刻钟，读到“它真的能翻译”一节为止：那时模型已经搭好，也能翻译了。第二次约二十分钟，讲训练、容易犯的错误，以及后来的发展。
+#
+# **只有半小时？** 先读“先看成果”和“先看一个词”两节，再看一遍各张图（每一步的数都画在图里），最后读“一次写一个词”。
 
 # %% tags=["install"]
 import sys
@@ -68,15 +70,16 @@ setup_notebook()
 seen = translator.attention(sentence)
 looked = seen.maps["cross", 3].mean(dim=0)  # last layer, mean of its heads: (steps, English tokens)
 written = [*seen.tgt_tokens[1:], "</s>"]
-steps = [f"{read} → {wrote}" for read, wrote in zip(seen.tgt_tokens, written, strict=True)]
+steps = [f"{read} → {wrote}".replace("▁", "") for read, wrote in zip(seen.tgt_tokens, written, strict=True)]
 plt.figure(figsize=(9, 4.6))
-ax = seaborn.heatmap(looked, annot=True, fmt=".2f", cmap="Blues", cbar=False, xticklabels=seen.src_tokens)
+ax = seaborn.heatmap(looked, annot=True, fmt=".2f", cmap="Blues", cbar=False)
+ax.set_xticklabels([token.replace("▁", "") for token in seen.src_tokens])
 ax.set_yticklabels(steps, rotation=0)
 ax.set(xlabel="English", ylabel="German: read → wrote", title="Where the model looked while writing")
 plt.show()
 
 # %% [markdown]
-# **图 1**　每一行对应写译文的一步。行首标出模型刚读入的德语词元（token）和它随后写出的词元。格中的数是每个英语词元分到的注意力，每行之和为 1。`▁` 表示一个单词的开头，`<s>` 表示句子开始，`</s>` 表示句子结束。
+# **图 1**　每一行对应写译文的一步。行首标出模型刚读入的德语词元（token）和它随后写出的词元。格中的数是每个英语词元分到的注意力，每行之和为 1。`<s>` 表示句子开始，`</s>` 表示句子结束。
 
 # %% tags=["check"]
 source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(written, looked, strict=True)}
@@ -118,7 +121,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # ![Transformer：左边是编码器，右边是解码器](../../images/architecture.svg)
 #
-# **图 3**　论文的图 1（重绘）。请从上往下看。
+# **图 3**　论文的图 1（重绘）。请从下往上看。
 #
 # 句子是一串**词元**。词元是一个单词或单词的一部分，每个词元有一个编号。每个词元先变成由 $d_{model} = 512$ 个数组成的向量，再加上一个表示位置的向量。**编码器**让这些向量互相看，一层接一层，共六层。它为每个源词元输出一个向量，里面已经含有句子其余部分的信息。这些向量合称**记忆**（memory）。
 #
@@ -267,7 +270,41 @@ def normalize(rows):
 
 
 # %% [markdown]
-# 为什么要乘这个系数，论文没有给出理由。训练之前，表中的数都很小。不乘这个系数，它们就会淹没在接下来要加的位置向量里，因为位置向量的元素可以大到 1。
+# 为什么要乘这个系数，论文没有给出理由。训练之前，表中的数都很小。不乘这个系数，它们就会淹没在后面要加的位置向量里，因为位置向量的元素可以大到 1。
+
+# %% [markdown]
+# ### 先看一个词
+#
+# 不管在哪个句子里，*cat* 的嵌入都一样。可是要译好 *cat*，模型得知道它周围是些什么词。所以，模型给 *cat* 一个新的向量，把其他的词也混合进去。整篇论文的思想，用这一个词就能说清楚，连学到的矩阵都不需要。
+#
+# 先把 *cat* 的向量与每个词的向量作比较，方法是求**点积**（dot product）：对应的数相乘，再加起来。结果称为**分数**（score）；两个向量越长、方向越一致，分数越大。然后把分数变成权重，权重都是正数，加起来等于 1。这一步由 **softmax** 完成：每个 $\exp(\text{score})$ 都除以它们的总和。最后，按这些权重求三个向量的平均值。
+#
+# ![用点积把 cat 的向量与 a、cat、runs 的向量作比较：a −0.72，cat 2.24，runs 0.72。softmax 把它们变成权重：a 0.04，cat 0.79，runs 0.17。按这些权重求三个向量的平均值，得到 (−0.08, 1.01, 0.66, −0.31)。](../../images/cat_word.svg)
+#
+# **图 4**　*cat* 从三个词得到什么。格子的颜色表示数的正负和大小，线的粗细表示权重。
+
+# %%
+cat = embedded[1]
+scores = [(cat * word).sum().item() for word in embedded]
+powers = [math.exp(score) for score in scores]
+shares = [power / sum(powers) for power in powers]
+mean = sum(share * word for share, word in zip(shares, embedded, strict=True))
+show("scores and weights", torch.tensor([scores, shares]), rows=["scores", "weights"], columns=words)
+show("what cat gets", mean[None], rows=["cat"])
+
+# %% tags=["check"]
+assert near(product(embedded, cat[:, None]).flatten(), torch.tensor(scores))
+assert [f"{share:.2f}" for share in shares] == ["0.04", "0.79", "0.17"]
+assert near(product(torch.tensor([shares]), embedded)[0], mean)
+built_in = nn.functional.scaled_dot_product_attention
+assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0])
+
+# %% [markdown]
+# 这就是注意力：**比较、加权、混合**。不过还缺两样东西。
+#
+# 第一是选择。在这里，*cat* 主要看的是自己，权重是 0.79，因为它的向量与自己最相似。可是它真正需要的词是 *a*：有了 *a*，德语的冠词才是 *eine*，而不是 *die*。所以，*cat* 该找什么，*a* 能提供什么，都要由模型去**学**。
+#
+# 第二是次序。平均值与各项的次序无关，所以向量自己就要说明它在句子里的位置。我们先解决这一点。
 
 # %% [markdown]
 # ### 3.5 位置编码
@@ -276,12 +313,16 @@ def normalize(rows):
 # >
 # > "[...] in order for the model to make use of the order of the sequence, we must inject some information about the relative or absolute position of the tokens in the sequence."
 #
-# 后面会看到，注意力是一种加权平均，而平均值与各项的次序无关。如果没有别的信息，*dog bites man*（狗咬人）和 *man bites dog*（人咬狗）在编码器看来就没有区别。所以，模型给每个嵌入加上一个只取决于位置的向量，这就是**位置编码**（positional encoding）：
+# 对平均值来说，*dog bites man*（狗咬人）和 *man bites dog*（人咬狗）是一回事。所以，模型给每个嵌入加上一个只取决于位置的向量，这就是**位置编码**（positional encoding）：
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
 # 不妨把每两个元素看作钟上的一根指针。第一根指针每过一个位置转 1 弧度，后面的指针一根比一根慢。它们合在一起就能报时，而时间就是位置。$d_{model} = 4$ 时有两根指针，在位置 $pos$，它们的角度分别是 $pos$ 和 $pos / 100$。
+#
+# ![嵌入加位置，就是送入编码器的向量。cat：(0.00, 1.20, 0.80, −0.40) 加 (0.84, 0.54, 0.01, 1.00)，得 (0.84, 1.74, 0.81, 0.60)。位置向量中每两个数是一根指针：第一根每过一个词转 1 弧度，第二根转百分之一弧度。](../../images/cat_position.svg)
+#
+# **图 5**　嵌入加位置。位置向量中每两个数画成一根指针，它们是指针的正弦和余弦。三个词之内，第二根指针几乎不动。
 
 
 # %%
@@ -308,7 +349,6 @@ class PositionalEncoding(nn.Module):
 # %%
 positions = sinusoids(3, 4)
 x = embedded + positions
-show("positions", positions, rows=["0", "1", "2"])
 show("x, what enters the encoder", x)
 
 # %% tags=["check"]
@@ -331,62 +371,99 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 #
 # 想想 Python 的字典。你拿一个**查询**（query）去查，字典找到与查询相等的**键**（key），返回这个键的**值**（value）。注意力是一种“软”字典。它返回的是**所有**值的混合，键与查询越匹配，它的值占的比重就越大。混合是有梯度的，所以网络能学会该查什么。
 #
-# 同样的向量 $x$，分别乘以三个学到的矩阵，就得到查询、键和值：
+# 所以每个词需要三个向量，它的向量 $x$ 分别乘以三个学到的矩阵，就得到它们：
 #
 # - *cat* 的**查询**说明 *cat* 在找什么；
 # - *cat* 的**键**说明 *cat* 能给看它的词提供什么；
 # - *cat* 的**值**是 *cat* 交给它们的内容。
 
 # %% [markdown]
+# #### 一个查询，三个键
+#
+# 我们的模型有两个头，在第二个头里，*cat* 学会了看 *a*。我们就跟着这个头走。它的三个矩阵 $W^Q$、$W^K$ 和 $W^V$ 给出查询、键和值，宽度都是 $d_k = 2$。查询的每个数是四个乘积之和：*cat* 的四个数，乘以 $W^Q$ 的一列。
+#
+# ![三个矩阵把 cat 的向量 (0.84, 1.74, 0.81, 0.60) 变成查询 (1.62, −0.20)、键 (0.71, 1.28) 和值 (0.30, 0.25)。查询的第一个数是 0.84 · (−0.10) + 1.74 · 0.90 + 0.81 · 0.10 + 0.60 · 0.10 = 1.62。](../../images/cat_roles.svg)
+#
+# **图 6**　一个向量，三种角色。query 是查询，key 是键，value 是值。最下面一行是标黄的那个数的算式。
+#
+# 在代码里，一个四列的矩阵供两个头用：前两列属于头 1，后两列属于头 2。（`nn.Linear` 存的是转置后的矩阵，`.T` 再把它转回来。）
+
+# %%
+wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
+w_q, w_k, w_v = wide_q[:, 2:], wide_k[:, 2:], wide_v[:, 2:]  # head 2: each (4, 2)
+query = x[1] @ w_q  # of cat: (4,) @ (4, 2) -> (2,)
+keys, values = x @ w_k, x @ w_v  # of all three words: (3, 4) @ (4, 2) -> (3, 2)
+show("query of cat", query[None], rows=["cat"])
+show("keys", keys)
+show("values", values)
+
+# %% tags=["check"]
+assert near(product(x[1:2], w_q)[0], query)
+assert near(product(x, w_k), keys)
+assert near(product(x, w_v), values)
+
+# %% [markdown]
+# 现在像刚才一样，比较、加权、混合。一个词的分数，是 *cat* 的查询与这个词的键的点积。新的只有一步：每个分数都除以 $\sqrt{d_k} = \sqrt 2$，原因见下面的“为什么要除以 √d_k？”。
+#
+# ![cat 的查询 (1.62, −0.20) 乘以 a、cat、runs 的键，得到分数 a 1.48，cat 0.90，runs −1.04。除以根号 2，是 1.05, 0.64, −0.73，softmax 把它们变成权重 0.55, 0.36, 0.09：cat 主要看 a。](../../images/cat_scores.svg)
+#
+# **图 7**　比较和加权。标黄的一列，是键最匹配的那个词。
+
+# %%
+scores = keys @ query  # (3, 2) @ (2,) -> (3,): a score for each word
+scaled = scores / math.sqrt(2)
+weights = scaled.softmax(dim=-1)
+output = weights @ values  # (3,) @ (3, 2) -> (2,)
+three = torch.stack([scores, scaled, weights])
+show("cat looks at", three, rows=["score", "scaled", "weight"], columns=words)
+show("what cat gets", output[None], rows=["cat"])
+
+# %% tags=["check"]
+assert near(product(keys, query[:, None]).flatten(), scores)
+assert near(scores.round(decimals=2) / 1.41, scaled)
+powers = scaled.round(decimals=2).exp()
+assert near(powers / powers.sum(), weights)
+assert near(product(weights[None], values)[0], output)
+assert [f"{w:.2f}" for w in weights] == ["0.55", "0.36", "0.09"]
+assert [f"{number:.2f}" for number in output] == ["0.56", "-0.45"]
+
+# %% [markdown]
+# 现在 *cat* 主要看 *a*，权重是 0.55。它得到的是三个值的加权平均。
+#
+# ![a、cat、runs 的值 (0.80, −1.04)、(0.30, 0.25) 和 (0.15, 0.31) 沿着几条线汇到一起，线的粗细就是权重 a 0.55，cat 0.36，runs 0.09。它们的加权平均 (0.56, −0.45) 就是 cat 得到的。](../../images/cat_mean.svg)
+#
+# **图 8**　混合。每条线的粗细就是它的权重。
+#
+# 手算另一个数：$0.55 \cdot (-1.04) + 0.36 \cdot 0.25 + 0.09 \cdot 0.31 = -0.45$。
+
+# %% [markdown]
 # #### 3.2.1 缩放点积注意力
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# 我们的模型有两个头。下面为第一个头从里到外计算这个公式。这个头有自己的三个矩阵 $W^Q$、$W^K$ 和 $W^V$，由它们得到的查询、键和值宽度都是 $d_k = 2$。在代码里，一个四列的矩阵供两个头用：前两列属于头 1，后两列属于头 2。（`nn.Linear` 存的是转置后的矩阵，`.T` 再把它转回来。）
+# 另外两个词也这样算，各用各的查询。把三个查询一行一行叠起来，就是矩阵 $Q$；乘积 $Q K^T$ 一次算出全部九个分数：一行对应一个查询，一列对应一个键。softmax 对每一行单独计算。
+#
+# ![所有词的查询乘以所有词的键，是九个分数组成的矩阵。除以根号 2，再经过 softmax，每一行变成一个词的权重，权重乘以值就是输出。cat 那一行就是刚才单独算过的：分数 1.48, 0.90, −1.04，权重 0.55, 0.36, 0.09，输出 (0.56, −0.45)。](../../images/cat_rows.svg)
+#
+# **图 9**　所有的词一起算。*cat* 那一行你刚刚算过。图中的 weights 是权重。
 
 # %%
-wide_q, wide_k, wide_v, w_o = (m.weight.T.detach() for m in tiny.encoder.layers[0].self_attn.linears)
-w_q, w_k, w_v = wide_q[:, :2], wide_k[:, :2], wide_v[:, :2]  # head 1: each (4, 2)
 q, k, v = x @ w_q, x @ w_k, x @ w_v  # each (3, 4) @ (4, 2) -> (3, 2)
-three = ["W^Q", "W^Q", "W^K", "W^K", "W^V", "W^V"]
-show("matrices of head 1", torch.cat([w_q, w_k, w_v], dim=1), rows=[""] * 4, columns=three)
-show("queries", q)
-show("keys", k)
-show("values", v)
-
-# %% [markdown]
-# 查询与键的**分数**（score）是两者的点积。两个向量都长、方向又一致时，分数就大。乘积 $Q K^T$ 一次算出全部九个分数：每个查询占一行，每个键占一列。然后除以 $\sqrt{d_k} = \sqrt 2$，原因见下一节。
-
-# %%
 scores = q @ k.T  # (3, 2) @ (2, 3) -> (3, 3)
-scaled = scores / math.sqrt(2)
-show("scores", scores, columns=words)
-show("divided by the square root of 2", scaled, columns=words)
-
-# %% [markdown]
-# **softmax** 把每一行变成权重，它们都是正数，总和为 1：$\exp(s_j) / \sum_i \exp(s_i)$。然后，每个词得到所有值的加权平均，权重就是它那一行的数。
-
-# %%
-weights = scaled.softmax(dim=-1)
-head_1 = weights @ v  # (3, 3) @ (3, 2) -> (3, 2)
-show("weights: who looks at whom", weights, columns=words)
-show("output of head 1", head_1)
+weights_2 = (scores / math.sqrt(2)).softmax(dim=-1)
+head_2 = weights_2 @ v  # (3, 3) @ (3, 2) -> (3, 2)
+show("weights: who looks at whom", weights_2, columns=words)
+show("output of head 2", head_2)
 
 # %% tags=["check"]
-assert near(product(x, w_q), q)
-assert near(product(x, w_k), k)
-assert near(product(x, w_v), v)
 assert near(product(q, k.T), scores)
-assert near(scores.round(decimals=2) / 1.41, scaled)
-for shown, printed in zip(scaled.tolist(), weights, strict=True):
-    powers = torch.tensor([math.exp(round(score, 2)) for score in shown])
-    assert near(powers / powers.sum(), printed)
-assert near(product(weights, v), head_1)
-assert [f"{w:.2f}" for w in weights[1]] == ["0.40", "0.30", "0.30"]
+powers = (product(q, k.T) / 1.41).exp()
+assert near(powers / powers.sum(dim=-1, keepdim=True), weights_2)
+assert near(product(weights_2, v), head_2)
+assert torch.allclose(weights_2[1], weights)
+assert torch.allclose(head_2[1], output)
 
 # %% [markdown]
-# 来手算 *cat* 这一行。它的权重是 0.40、0.30 和 0.30，所以输出的第一个数是 $0.40 \cdot 0.88 + 0.30 \cdot (-1.04) + 0.30 \cdot (-0.43) = -0.09$。
-#
 # 写成代码，只是一个很短的函数。函数比公式多一个参数，即**掩码**（mask）：不许看的位置，掩码都是 `False`。函数把这些位置的分数换成该数据类型所能表示的最小的数，这样 softmax 给它们的权重就是 0。第二个 `masked_fill` 只在一个查询什么都不许看时才起作用；没有它会怎样，见 [02](../02_attention.ipynb)。
 #
 # 函数的注释里，是 T 个词元看 S 个词元。句子看自己时，T 等于 S。
@@ -412,16 +489,12 @@ output, masked_weights = attention(q, k, v, mask=torch.tensor([True, True, False
 show("weights with runs hidden", masked_weights, columns=words)
 
 # %% tags=["check"]
-assert torch.equal(attention(q, k, v)[0], head_1)
+assert torch.equal(attention(q, k, v)[0], head_2)
 assert (masked_weights[:, 2] == 0).all()
 assert torch.allclose(masked_weights.sum(dim=-1), torch.ones(3).double())
 assert attention(q, k, v, torch.tensor([False, False, False]))[0].abs().max() == 0
 
 # %% [markdown]
-# ![缩放点积注意力，逐个矩阵画出](../../images/attention.svg)
-#
-# **图 4**　同样的步骤，有三个查询和四个键（论文的图 2 左）。
-#
 # **要点**：分数表示键与查询的匹配程度，softmax 把分数变成权重，输出是值的加权平均。
 
 # %% [markdown]
@@ -478,24 +551,29 @@ assert row.softmax(dim=-1)[2] > 0.98
 #
 # 单个注意力只给每个词**一组**权重。可是，一个动词也许既要看主语，又要看宾语，理由各不相同，混在一起就模糊了。所以模型并排运行几个注意力，每一个称为一个**头**（head），这就是多头注意力（multi-head attention）。每个头有自己的查询、键和值，而且更窄：论文用 $h = 8$ 个头，每个头 $d_k = d_{model} / h = 64$ 个数。最后，还有一个矩阵 $W^O$ 把各个头找到的内容混合起来。
 #
-# ![多头注意力和它的四个线性映射](../../images/multi_head_attention.svg)
+# 在我们的模型里，两个头看的词不一样。*cat* 在头 1 里把注意力分散到三个词上；在头 2 里，你已经知道，它主要看 *a*：
 #
-# **图 5**　论文的图 2 右。
+# ![cat 在头 1 里看 a 0.40，cat 0.30，runs 0.30，在头 2 里看 a 0.55，cat 0.36，runs 0.09。两个结果 (−0.09, −0.15) 和 (0.56, −0.45) 并排放在一起，矩阵 W^O 把这四个数变成 (−0.28, 0.05, 0.04, 0.30)。](../../images/cat_heads.svg)
 #
-# 下面计算第二个头，用的是它自己的矩阵，然后乘以 $W^O$：
+# **图 10**　*cat* 从两个头（head 1 和 head 2）得到什么。每个头给出两个数，最下面的矩阵把这四个数变成四个新的数。
 
 # %%
-w_q, w_k, w_v = wide_q[:, 2:], wide_k[:, 2:], wide_v[:, 2:]  # head 2: the last two columns
-head_2, weights_2 = attention(x @ w_q, x @ w_k, x @ w_v)
+w_q, w_k, w_v = wide_q[:, :2], wide_k[:, :2], wide_v[:, :2]  # head 1: the first two columns
+head_1, weights_1 = attention(x @ w_q, x @ w_k, x @ w_v)
 both = torch.cat([head_1, head_2], dim=-1)  # (3, 4)
-show("matrices of head 2", torch.cat([w_q, w_k, w_v], dim=1), rows=[""] * 4, columns=three)
-show("weights of head 2", weights_2, columns=words)
+show("weights of head 1", weights_1, columns=words)
 show("both heads side by side", both)
-show("W^O", w_o, rows=[""] * 4)
-show("both heads times W^O", both @ w_o)
+
+# %% tags=["check"]
+q_1, k_1, v_1 = (product(x, w) for w in (w_q, w_k, w_v))
+powers = (product(q_1, k_1.T) / 1.41).exp()
+assert near(powers / powers.sum(dim=-1, keepdim=True), weights_1)
+assert near(product(weights_1, v_1), head_1)
+assert near(product(both, w_o), both @ w_o)
+assert [f"{w:.2f}" for w in weights_1[1]] == ["0.40", "0.30", "0.30"]
 
 # %% [markdown]
-# 两个头看的词不一样：*cat* 在头 1 里把注意力分散到三个词上，在头 2 里却主要看 *a*，权重是 0.55。乘过 $W^O$ 之后，每个词又是四个数。
+# 乘过 $W^O$ 之后，每个词又是四个数，与开始时一样多。这些数下面都会看到。
 #
 # **要点**：每个头有自己的矩阵，所以各个头可以看不同的词。
 #
@@ -527,7 +605,7 @@ class MultiHeadedAttention(nn.Module):
 
 
 # %% [markdown]
-# `nn.Linear` 还要加上偏置（bias），但在我们的微型模型里，偏置都是 0。装上微型模型的权重，这个类得出同样的十二个数：
+# `nn.Linear` 还会加上偏置，不过我们的微型模型里偏置都是 0。给这个类装上微型模型的权重，它就算出图中 *cat* 的那四个数，还有另外两个词的：
 
 # %%
 attend = MultiHeadedAttention(h=2, d_model=4).double()
@@ -538,13 +616,7 @@ show("multi-head attention", attended)
 
 # %% tags=["check"]
 assert torch.allclose(attended, both @ w_o)
-q_2, k_2, v_2 = (product(x, w) for w in (w_q, w_k, w_v))
-powers = (product(q_2, k_2.T) / 1.41).exp()
-assert near(powers / powers.sum(dim=-1, keepdim=True), weights_2)
-assert near(product(weights_2, v_2), both[:, 2:])
-assert near(product(both, w_o), both @ w_o)
-assert weights_2[1].argmax() == 0
-assert torch.allclose(attend.weights[0, 1], weights_2)
+assert torch.allclose(attend.weights[0], torch.stack([weights_1, weights_2]))
 
 # %% [markdown]
 # **运行之前，先猜一猜**：我们把三个向量的次序打乱，输出会怎样？
@@ -573,6 +645,10 @@ assert torch.allclose(shuffled, attended[order])
 # 注意力的输出并不替换 $x$，而是**加**到 $x$ 上，这就是**残差连接**（residual connection）。一层只需学会要改什么，而梯度可以绕开子层（sub-layer），直接往回传。
 #
 # 一层层加下去，数会越来越大，所以每次相加之后都要做**层归一化**（layer normalization）。它对每个词的向量单独进行：减去各元素的平均值，再除以标准差，然后乘以学到的增益，加上学到的偏置。在我们的微型模型里，增益都是 1，偏置都是 0。
+#
+# ![cat 的向量 (0.84, 1.74, 0.81, 0.60) 从注意力旁边直接通过，注意力找到的 (−0.28, 0.05, 0.04, 0.30) 加到它上面，得 (0.56, 1.79, 0.85, 0.90)。平均值是 1.03，标准差是 0.46；归一化之后是 (−1.01, 1.66, −0.38, −0.28)，平均值为 0，标准差为 1。](../../images/cat_residual.svg)
+#
+# **图 11**　*cat* 的向量从注意力旁边直接通过，注意力找到的内容再加到它上面。右边把四个数画在直线上，竖线是平均值 μ，黄色是它两侧各一个标准差 σ。
 
 
 # %%
@@ -615,6 +691,10 @@ assert near(normalize(added), normed)
 # $$\mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2 \qquad (2)$$
 #
 # 注意力在词与词之间传递信息，**前馈网络**（feed-forward network）则单独加工每个词。它把向量变宽（从 512 个数到 $d_{ff} = 2048$ 个），把负数都置为 0，再恢复原来的宽度。把负数置为 0 的做法称为 **ReLU**。没有它，两层就合成了一层，矩阵为 $W_1 W_2$。
+#
+# ![cat 的向量 (−1.01, 1.66, −0.38, −0.28) 变成八个数 (−0.37, 0.26, −0.69, 0.68, −1.27, 0.38, −0.22, 0.77)。ReLU 把负数置为 0，其余四个数变成 (−1.42, −0.47, 0.33, 0.26)。](../../images/cat_network.svg)
+#
+# **图 12**　四个数变成八个，负数被拦下，剩下的再变成四个。
 
 
 # %%
@@ -635,9 +715,7 @@ network = tiny.encoder.layers[0].feed_forward
 w_1, w_2 = network.w_1.weight.T.detach(), network.w_2.weight.T.detach()
 inner = (normed @ w_1).relu()  # (3, 4) @ (4, 8) -> (3, 8)
 memory = nn.functional.layer_norm(normed + inner @ w_2, (4,))
-show("W_1", w_1, rows=[""] * 4)
 show("inside, after the ReLU", inner)
-show("W_2", w_2, rows=[""] * 8)
 show("output", inner @ w_2)
 show("added and normalized: the memory", memory)
 
@@ -729,7 +807,13 @@ class Decoder(nn.Module):
 # %% [markdown]
 # ### 3.2.3 解码器的掩码
 #
-# 训练时，整个德语句子都是已知的，我们想让其中所有的词同时参与训练。所以，解码器读入 `<s> eine Katze rennt`，在每个位置上都要预测下一个词：`eine Katze rennt </s>`。但是，在 `eine` 的位置上，解码器往后看一位就能看到 *Katze*，照抄就行。**因果掩码**（causal mask）不让它这样做。每个位置可以看自己和它前面的内容，但绝不能看后面的。
+# 训练时，整个德语句子都是已知的，我们想让其中所有的词同时参与训练。所以，解码器读入 `<s> eine Katze rennt`，在每个位置上都要预测下一个词：`eine Katze rennt </s>`。
+#
+# ![解码器读入 start、eine、Katze、rennt，在这四个位置上要预测 eine、Katze、rennt、end：同一个句子，晚一个词元。](../../images/cat_shift.svg)
+#
+# **图 13**　上面是解码器（decoder）读入的，下面是它要预测的；start 是句子开始，end 是句子结束。虚线连着同一个词：每个位置的答案，就在下一个位置读入。
+#
+# 所以，在 `eine` 的位置上，解码器往后看一位就能看到 *Katze*，照抄就行。**因果掩码**（causal mask）不让它这样做。每个位置可以看自己和它前面的内容，但绝不能看后面的。
 #
 # > “我们必须防止信息在解码器中向左流动，以保持自回归的性质。”
 # >
@@ -765,19 +849,19 @@ show("y, what enters the decoder", y[0], german_read)
 # %%
 found = layer.self_attn(y, y, y, causal_mask(4))
 y_1 = layer.sublayer[0](y, found)
-show("weights of head 1", layer.self_attn.weights[0, 0], german_read, columns=german_read)
-show("output of masked self-attention", found[0], german_read)
+looks = layer.self_attn.weights[0]  # (2, 4, 4): two heads, four tokens look at four
+show("weights of head 2", looks[1], german_read, columns=german_read)
 show("added to y and normalized", y_1[0], german_read)
 
 # %% tags=["check"]
-assert (layer.self_attn.weights[0].triu(diagonal=1) == 0).all()
-assert layer.self_attn.weights[0, 0].max(dim=-1).values.min() > 0.95  # one token at a time
+assert (looks.triu(diagonal=1) == 0).all()
+assert looks.max(dim=-1).values.min() > 0.94  # one token at a time
 _ = torch.manual_seed(4)
 start = make_model(16, 16, N=1, d_model=4, d_ff=8, h=2, dropout=0.0, tied_embeddings="all").double()
 untrained = DecoderLayer(d_model=4, d_ff=8, h=2, dropout=0.0).double()
 _ = untrained.load_state_dict(start.decoder.layers[0].state_dict())
 _ = untrained.self_attn(*[start.tgt_embed(read[2:3])] * 3, causal_mask(4))
-assert untrained.self_attn.weights[0, 0, 1:].max() < 0.7
+assert untrained.self_attn.weights[0, :, 1:].max() < 0.7
 
 
 def by_hand(attend, queries, keys, mask):
@@ -795,7 +879,11 @@ assert torch.allclose(found[0], by_hand(layer.self_attn, y[0], y[0], torch.ones(
 assert near(normalize(y[0] + found[0]), y_1[0])
 
 # %% [markdown]
-# 对角线上方的 0 来自掩码。其他的 0 是学到的：在这个头里，每个词元只看一个词元。这个 softmax 饱和了，不过是在训练**结束**时，那时已经没有多少可学的了。训练之前，它的权重都不超过 0.7，只有第一行除外，因为那里只有一个词元可看。
+# ![每一行是一个看别人的词元，每一列是一个可以被看的词元。start 行：1.00。eine 行：0.00, 1.00。Katze 行：0.95, 0.05, 0.00。rennt 行：0.00, 0.00, 0.00, 1.00。对角线右边的格子都关上了。](../../images/cat_causal.svg)
+#
+# **图 14**　头 2 里谁看谁。灰色的格子被掩码关上了，每一行的横条加起来是 1。右边是这一行要预测的词元。
+#
+# 对角线上方的 0 来自掩码。其他的 0 是学到的：每个词元几乎只看一个词元。这个 softmax 饱和了，不过是在训练**结束**时，那时已经没有多少可学的了。训练之前，它的权重都不超过 0.7，只有第一行除外，因为那里只有一个词元可看。
 #
 # **第二个子层**：德语单词通过记忆去看英语单词。
 #
@@ -804,13 +892,12 @@ assert near(normalize(y[0] + found[0]), y_1[0])
 # %%
 found = layer.src_attn(y_1, memory[None], memory[None], None)
 y_2 = layer.sublayer[1](y_1, found)
+across = layer.src_attn.weights[0]  # (2, 4, 3): two heads, four German tokens look at three English ones
 for head in (0, 1):
-    show(f"weights of head {head + 1}", layer.src_attn.weights[0, head], german_read, columns=words)
-show("output of cross-attention", found[0], german_read)
+    show(f"weights of head {head + 1}", across[head], german_read, columns=words)
 show("added and normalized", y_2[0], german_read)
 
 # %% tags=["check"]
-across = layer.src_attn.weights[0]  # (2, 4, 3)
 assert across[1, 0, 1] > 0.95
 assert across[0, 0, 0] > across[0, 0, 1] > 0.4
 assert across[:, 2, 2].min() > 0.8
@@ -819,6 +906,10 @@ assert torch.allclose(found[0], by_hand(layer.src_attn, y_1[0], memory, torch.on
 assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
+# ![在句子开头，解码器看英语单词：头 1 看 a 0.57，cat 0.42，runs 0.01，头 2 看 a 0.02，cat 0.98，runs 0.00。第一个词将是 eine 0.66，ein 0.31。](../../images/cat_cross.svg)
+#
+# **图 15**　写第一个词时，两个头各看哪里，模型又会由此写出什么。
+#
 # 冠词取决于两个词：一个是 *a*，否则就是 *die*；一个是 *cat*，否则就是 *ein*。在 `<s>` 这一行，头 1 把注意力分给 *a* 和 *cat*，头 2 看 *cat*。解码器真的两个都需要吗？等我们能把向量变成单词，就来试一试。
 #
 # 在 `eine` 这一行，两个头都主要看 *cat*，以便写出 *Katze*。在 `Katze` 这一行，两个头都看 *runs*，以便写出 *rennt*。`rennt` 这一行仍然主要看 *runs*，尽管已经没有什么可译：它的下一个词元是 `</s>`。这就是图 1 的缩影。
@@ -828,7 +919,6 @@ assert near(normalize(y_1[0] + found[0]), y_2[0])
 # %%
 found = layer.feed_forward(y_2)
 states = layer.sublayer[2](y_2, found)[0]  # (4, 4)
-show("output of the feed-forward network", found[0], german_read)
 show("added and normalized: what leaves the decoder", states, german_read)
 
 # %% tags=["check"]
@@ -850,7 +940,13 @@ assert torch.allclose(states, theirs, atol=1e-3)
 # >
 # > "In our model, we share the same weight matrix between the two embedding layers and the pre-softmax linear transformation [...]."
 #
-# 解码器输出的每一行，都用点积与嵌入表的每一行作比较。结果称为 **logit**，词表中的每个词元各有一个，softmax 再把它们变成概率。所以，同一张表用在三处：英语词元、德语词元和输出。这就是**权重共享**（weight tying）。这个类返回的是概率的**对数**，因为损失是由对数组成的，下面就会看到。
+# 解码器输出的每一行，都用点积与嵌入表的每一行作比较。结果称为 **logit**，词表中的每个词元各有一个，softmax 再把它们变成概率。所以，同一张表用在三处：英语词元、德语词元和输出。这就是**权重共享**（weight tying）。
+#
+# ![解码器输出的向量 (0.15, 0.40, 1.08, −1.63) 与嵌入表的各行作比较。logit 是 ein 7.13，eine 7.88，der 4.19，die 0.85，Katze 1.18，rennt −4.29，end −4.86；softmax 把它们变成概率：ein 0.31，eine 0.66，der 0.02，die 0.00，Katze 0.00，rennt 0.00，end 0.00。](../../images/cat_logits.svg)
+#
+# **图 16**　start 那一行的向量与七个词元的行作比较。（另外九个词元的概率都小于 0.01。）
+#
+# 这个类返回的是概率的**对数**，因为损失是由对数组成的，下面就会看到。
 
 
 # %%
@@ -869,8 +965,6 @@ class Generator(nn.Module):
 logits = states @ table.T  # (4, 4) @ (4, 16) -> (4, 16)
 probabilities = logits.softmax(dim=-1)
 some = ["ein", "eine", "der", "die", "Katze", "rennt", "</s>"]
-show("rows of the table", table[[number[w] for w in some]], rows=some)
-show("logits of seven tokens", logits[:, [number[w] for w in some]], german_read, columns=some)
 show("probabilities", probabilities[:, [number[w] for w in some]], german_read, columns=some)
 
 # %% tags=["check"]
@@ -878,6 +972,7 @@ assert near(product(states, table.T), logits, within=0.06)
 assert probabilities.argmax(dim=-1).tolist() == write[2].tolist()
 assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
+assert probabilities[0, [i for i, word in enumerate(vocab) if word not in some]].max() < 0.01
 
 # %% [markdown]
 # 表中德语单词那几行的数比较大，因为该写哪个词，哪个词的 logit 就必须大。每个位置模型都答对了。它最没把握的是冠词：给 *eine* 的概率约为三分之二，给 *ein* 的约为三分之一。
@@ -887,36 +982,37 @@ assert probabilities[1:].max(dim=-1).values.min() > 0.9
 # **运行之前，先猜一猜**：编码器仍然读入全部三个词。如果解码器不许看 *a*，它还会写 *eine* 吗？不许看 *cat* 呢？
 
 # %%
+hiding = {}
 for hidden in ("nothing", *words):
     may_look = torch.tensor([[[word != hidden for word in words]]])  # (1, 1, 3): a mask for cross-attention
     instead = layer(y, memory[None], may_look, causal_mask(4))[0]
-    likely = (instead @ table.T).softmax(dim=-1)[:1, [number[w] for w in some[:4]]]
-    show(f"{hidden} hidden", likely, ["<s>"], columns=some[:4])
-
+    hiding[hidden] = (instead @ table.T).softmax(dim=-1)[0].tolist()  # the row <s>, all 16 tokens
+likely = torch.tensor([[shares[number[word]] for word in some[:4]] for shares in hiding.values()])
+show("hidden, and what may follow <s>", likely, rows=hiding, columns=some[:4])
 
 # %% tags=["check"]
-def article(hidden):
-    """The probabilities of ein, eine, der and die if cross-attention may not look at `hidden`."""
-    may_look = torch.tensor([[[word != hidden for word in words]]])
-    states = layer(y, memory[None], may_look, causal_mask(4))[0]
-    return (states @ table.T).softmax(dim=-1)[0, [number[w] for w in some[:4]]]
-
-
-assert torch.allclose(article("nothing"), probabilities[0, [number[w] for w in some[:4]]])
-assert article("a")[1] > article("nothing")[1] + 0.1  # eine, although a is hidden
-assert article("cat")[0] > 0.9  # ein
-assert (article("runs") - article("nothing")).abs().max() < 0.02
+article = dict(zip(hiding, likely, strict=True))  # the probabilities of ein, eine, der and die
+assert torch.allclose(article["nothing"].double(), probabilities[0, [number[w] for w in some[:4]]])
+assert article["a"][1] > article["nothing"][1] + 0.1  # eine, although a is hidden
+assert article["cat"][0] > 0.9  # ein
+assert (article["runs"] - article["nothing"]).abs().max() < 0.02
 
 # %% [markdown]
+# ![解码器能看哪些词，决定了冠词：什么都不藏，eine 0.66，ein 0.31；藏起 a，eine 0.80，ein 0.00；藏起 cat，eine 0.01，ein 0.95；藏起 runs，eine 0.67，ein 0.31。](../../images/cat_hidden.svg)
+#
+# **图 17**　解码器看不到某一个词时，eine 和 ein 的概率。
+#
 # 藏起 *a*，模型不但仍然写 *eine*，而且比原来更有把握：概率从 0.66 升到 0.80。*cat* 的向量里已经含有 *a*：编码器的头 2 把它放了进去，权重就是你在上面看到的 0.55。藏起 *cat*，模型写的是 *ein*，因为没有别的向量说明后面是哪个名词。所以，权重大并不表示那个词非有不可：在 `<s>` 这一行，头 1 看 *a*，而解码器没有它也行。
 #
 # **损失**（loss）衡量模型错得有多厉害。对于一个词元，损失是 $-\log p$，其中 $p$ 是模型给正确词元的概率。句子的损失是它各个词元的损失的平均值。如果模型给每个正确词元的概率都是 1，损失就是 0。
+#
+# ![正确词元的概率是 eine 0.66，Katze 0.96，rennt 0.98，end 0.98。它们的损失是概率的负对数：eine 0.41，Katze 0.04，rennt 0.02，end 0.02；平均值是 0.12。](../../images/cat_loss.svg)
+#
+# **图 18**　上面是正确词元的概率，下面是它们的损失，横线是平均值。
 
 # %%
 p = probabilities[range(4), write[2]]
-for token, value in zip(["eine", "Katze", "rennt", "</s>"], p.tolist(), strict=True):
-    print(f"{token:6} -log {value:.2f} = {-math.log(value):.2f}")
-print(f"mean {-p.log().mean():.2f}")
+print("losses", [f"{loss:.2f}" for loss in -p.log()], f"mean {-p.log().mean():.2f}")
 
 # %% tags=["check"]
 assert p.argmin() == 0  # the article
@@ -983,7 +1079,7 @@ ours = Transformer(vocab=16, N=1, d_model=4, d_ff=8, h=2, dropout=0.0).double()
 print(ours.load_state_dict(tiny.state_dict()))
 with torch.no_grad():
     log_probs = ours(english[2:3], read[2:3], None, causal_mask(4))[0]  # (4, 16)
-show("probabilities", log_probs.exp()[:, [number[w] for w in some]], german_read, columns=some)
+print("equal to ours:", torch.allclose(log_probs.exp(), probabilities, atol=1e-3))
 
 # %% tags=["check"]
 assert torch.allclose(log_probs.exp(), probabilities, atol=1e-3)
@@ -1004,9 +1100,9 @@ for name, start in fresh.state_dict().items():
 #
 # 模型写一个词，再把它读进来，然后写下一个。
 #
-# ![编码器运行一次；解码器在第 1、2、3 步各运行一次，它写出的每个词元都送回输入](../../images/decoding.svg)
+# ![编码器读入 a cat runs 一次，然后解码器运行四次。每一步它读入 start 和已经写出的全部内容，写出一个词元，概率是：eine 0.66，Katze 0.96，rennt 0.98，end 0.98。](../../images/cat_decoding.svg)
 #
-# **图 6**　编码器只运行一次，解码器每写一个词运行一次。每一步看的都是同一份记忆。
+# **图 19**　编码器（encoder）只运行一次，解码器每写一个词运行一次。图中的数是它写出的词的概率。
 #
 # 每次都取最可能的词元，称为**贪心解码**（greedy decoding）：
 
@@ -1082,6 +1178,8 @@ assert equal == len(sentences) == 50
 
 # %% [markdown]
 # 这是一个能用的翻译器，而它的模型，每一行你都读过了。
+#
+# *第一次读到这里为止。第二次大约需要二十分钟。*
 
 # %% [markdown]
 # ## 4 为什么用自注意力
@@ -1192,29 +1290,24 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 #
 # 检验一个新模型，最小的测试是**复制任务**（copy task）：读入八个随机数，再写出同样的八个数。我们训练一个新模型，更新 400 次，损失和学习率都用上面的：
 
+# %%
+_ = torch.manual_seed(1)
+copier = Transformer(vocab=11, N=2, d_model=32, d_ff=64, h=2, dropout=0.0)
+adam = torch.optim.Adam(copier.parameters(), betas=(0.9, 0.98), eps=1e-9)  # as in section 5.3
+losses = []
+for step in range(1, 401):
+    digits = torch.randint(1, 11, (64, 8))  # numbers from 1 to 10
+    start = torch.zeros(64, 1, dtype=torch.long)  # 0 is the start token
+    reads = torch.cat([start, digits[:, :-1]], dim=1)  # shifted by one
+    loss = smoothed_loss(copier(digits, reads, None, causal_mask(8)), digits).mean()
+    adam.param_groups[0]["lr"] = rate(step, d_model=32, warmup=100)  # the rate of this step
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+    losses.append(loss.item())
+_ = copier.eval()
 
 # %%
-def train_copier(shift=True, updates=400):
-    """A model that copies 8 numbers from 1 to 10, and its losses."""
-    _ = torch.manual_seed(1)
-    copier = Transformer(vocab=11, N=2, d_model=32, d_ff=64, h=2, dropout=0.0)
-    adam = torch.optim.Adam(copier.parameters(), betas=(0.9, 0.98), eps=1e-9)  # as in section 5.3
-    losses = []
-    for step in range(1, updates + 1):
-        digits = torch.randint(1, 11, (64, 8))
-        start = torch.zeros(64, 1, dtype=torch.long)  # 0 is the start token
-        read = torch.cat([start, digits[:, :-1]], dim=1) if shift else digits
-        loss = smoothed_loss(copier(digits, read, None, causal_mask(8)), digits).mean()
-        adam.param_groups[0]["lr"] = rate(step, d_model=32, warmup=100)  # the rate of this step
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        losses.append(loss.item())
-    return copier.eval(), losses
-
-
-# %%
-copier, losses = train_copier()
 new = torch.randint(1, 11, (100, 8))
 copied = (greedy(copier, new, None, 0, -1, max_len=8) == new).all(dim=1).sum()
 print(f"loss ≈{losses[0]:.2f} at first, ≈{losses[-1]:.2f} at the end")
@@ -1258,24 +1351,26 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 #
 # 如果句子数恰好等于头数，就不会报错。可是这样一来，每个头取的是某一个句子的掩码：头 2 不管读哪个句子，遮住的都是句子 2 的填充。
 #
-# **陷阱 3：目标没有错开**。如果解码器读入的正是它要预测的内容，会怎样？
-#
-# **运行之前，先猜一猜**：损失会降到多低？能正确复制多少行？
+# **陷阱 3：softmax 的维度错了**。分数是一个矩阵，沿着行做 softmax 行得通，沿着列做也行得通。下面对头 2 的分数两种都做：
 
 # %%
-cheater, cheating_losses = train_copier(shift=False)
-written = greedy(cheater, new, None, 0, -1, max_len=8)
-copied, repeated = (written == new).all(dim=1).sum(), (written == written[:, :1]).all(dim=1).sum()
-print(f"loss ≈{cheating_losses[-1]:.2f} at the end, ≈{copied} of 100 rows copied")
-print(f"≈{repeated} of 100 rows are one number, eight times")
+show("right, dim=-1: each row adds up to 1", (scores / math.sqrt(2)).softmax(dim=-1), columns=words)
+show("wrong, dim=-2: each column does", (scores / math.sqrt(2)).softmax(dim=-2), columns=words)
 
 # %% tags=["check"]
-assert cheating_losses[-1] < 0.6
-assert copied < 5
-assert repeated > 95
+wrong = (scores / math.sqrt(2)).softmax(dim=-2)
+assert torch.allclose(wrong.sum(dim=-2), torch.ones(3).double())
+assert (wrong.sum(dim=-1) - 1).abs().max() > 0.2
+later = scores.clone()
+later[2] += 1.0  # another last query
+hide = causal_mask(3)[0].logical_not()
+before, after = (s.masked_fill(hide, -1e9).softmax(dim=-2) for s in (scores, later))
+assert (after - before)[:2].abs().max() > 0.05  # what the earlier words look at depends on the last one
+before, after = (s.masked_fill(hide, -1e9).softmax(dim=-1) for s in (scores, later))
+assert torch.equal(after[:2], before[:2])
 
 # %% [markdown]
-# 损失低得不能再低，模型却毫无用处：它学会的，只是重复刚读入的词元。所以，先让模型写写看，再相信它的损失。
+# 在错误的写法里，没有一个词得到平均值：*a* 得到的太多，*runs* 得到的太少。加上因果掩码，情况更糟：一列的总和里含有后面的词的分数，于是未来的信息会漏进前面的词的权重。
 #
 # **陷阱 4：共享的嵌入表，数太大**。PyTorch 用方差为 1 的随机数初始化嵌入表。把这样的表当作输出矩阵，logit 就会很大，于是未经训练的模型对随便哪个词都深信不疑。好的起点是给全部 10,000 个词元差不多的概率，这时损失略高于 $\log 10000 = 9.2$。
 
@@ -1406,7 +1501,6 @@ assert near(gets, head_2[1])
 
 # %% [markdown]
 # **练习 2（中）**。自己写多头注意力，可以使用 `attention`。四个线性映射仍叫 `linears`。掩码在可以看的位置为 `True`。把代码写在下面的单元里，然后运行再下面的测试：写对了，它打印 `right`；写错了，它会说出哪里不对，并尽可能指出错误的原因。答案折叠在测试的后面。
-
 
 # %% tags=["exercise"]
 from torch import nn
