@@ -92,7 +92,8 @@ bench: $(READY) ## race the package against its peers, an hour or two (DEVICE=cu
 	    || failed="$$failed $$record"; done; \
 	  [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }; }
 
-images: $(READY) ## render the drawings in images/ as PNG
+images: $(READY) ## draw "a cat runs" from its tiny model, and render the drawings in images/ as PNG
+	$(BIN)/python -m tools.pictures
 	$(BIN)/python tools/images.py
 
 # The lock was made on Linux and names its builds alone, which `npm ci` would refuse; `install` takes the others as well.

@@ -12,6 +12,7 @@ import torch
 from matplotlib import font_manager
 from PIL import ImageFont
 
+from annotated import capture_attention
 from tools.pictures import __main__ as pictures
 from tools.pictures.drawings import DRAWINGS
 from tools.pictures.signs import DARK, INK, PAPER, ROLES, SIZE, SOFT, WIDTH, Sheet, printed
@@ -42,62 +43,60 @@ def test_drawings_and_their_words_in_the_lessons_are_up_to_date(numbers: SimpleN
 
 
 def of_the_model(numbers: SimpleNamespace) -> dict[str, list[torch.Tensor]]:
-    """What each drawing should print, from the package's own model: hooks on its layers, no cell of the lesson."""
+    """What each drawing should print, out of the package's own model: from hooks, not from the lesson."""
     model, source, target = numbers.tiny, numbers.english[2:3], numbers.read[2:3]
     seen: dict[str, torch.Tensor] = {}
 
     def keep(name: str, module: torch.nn.Module) -> None:
-        module.register_forward_hook(
-            lambda _module, given, made: seen.update({name: made[0], f"{name} in": given[0][0]})
-        )
+        def hook(_: torch.nn.Module, given: tuple[torch.Tensor], made: torch.Tensor) -> None:
+            seen.update({name: made[0], f"{name} in": given[0][0]})
 
-    encoder, decoder = model.encoder.layers[0], model.decoder.layers[0]
-    keep("table", model.src_embed[0])
-    keep("x", model.src_embed)
-    for name, layer in (("q", 0), ("k", 1), ("v", 2), ("mixed", 3)):
-        keep(name, encoder.self_attn.linears[layer])
-    keep("normed", encoder.sublayer[0].norm)
-    keep("wide", encoder.feed_forward.w_1)
-    keep("narrow", encoder.feed_forward.w_2)
-    keep("state", model.decoder)
-    mask = torch.ones(1, 4, 4, dtype=torch.bool).tril()
-    with torch.no_grad():
+        module.register_forward_hook(hook)
+
+    encoder, mask = model.encoder.layers[0], torch.ones(1, 4, 4, dtype=torch.bool).tril()
+    maps = encoder.self_attn.linears
+    watched = (model.src_embed[0], model.src_embed, *maps, encoder.sublayer[0].norm)
+    watched += (encoder.feed_forward.w_1, encoder.feed_forward.w_2, model.decoder)
+    names = ("table", "x", "q", "k", "v", "mixed", "normed", "wide", "narrow", "state")
+    with torch.no_grad(), capture_attention(model) as attention:
+        shown = []
+        for hide in (*~torch.eye(3, dtype=torch.bool), None):
+            decoded = model.decode(
+                model.encode(source, None), None if hide is None else hide[None, None], target, mask
+            )
+            shown.append(model.generator(decoded)[0].exp())
+        for name, module in zip(names, watched, strict=True):
+            keep(name, module)
         logits = model.generator.proj(model(source, target, None, mask))[0]
-        hidden = [model.generator(model.decode(model.encode(source, None), hide, target, mask))[0, 0].exp()
-                  for hide in [None, *(~torch.eye(3, dtype=torch.bool)).view(3, 1, 1, 3)]]  # fmt: skip
-        _ = model(source, target, None, mask)  # the last to be kept
-    w = {name: linear.weight.T for name, linear in zip("qkvo", encoder.self_attn.linears, strict=True)}
-    scores = (seen["q"].view(3, 2, 2).transpose(0, 1) @ seen["k"].view(3, 2, 2).permute(1, 2, 0)).detach()
-    weights = (scores / 2**0.5).softmax(dim=-1)
-    heads = seen["mixed in"]
+    weights, looks, across = (attention[kind, 0][0] for kind in ("encoder", "decoder", "cross"))
+    q, k, v, heads = (seen[name][:, 2:] for name in ("q", "k", "v", "mixed in"))
+    w_q, w_k, w_v = (linear.weight.detach().T[:, 2:] for linear in maps[:3])
     alike = seen["table"] @ seen["table"][1]
-    position = seen["x"] - seen["table"]
-    added = seen["normed in"]
-    words = torch.tensor(
-        [numbers.number[word] for word in ("ein", "eine", "der", "die", "Katze", "rennt", "</s>")]
-    )
-    shares = logits.softmax(dim=-1)
-    right = shares[range(4), numbers.write[2]]
-    looks, across = decoder.self_attn.weights[0], decoder.src_attn.weights[0]
-    article = words[:2].flip(0)  # eine, ein
+    words = [numbers.number[word] for word in ("ein", "eine", "der", "die", "Katze", "rennt", "</s>")]
+    right, article = shown[-1][range(4), numbers.write[2]], words[:2]
     return {
         "cat_word": [seen["table"], alike, alike.softmax(dim=0), alike.softmax(dim=0) @ seen["table"]],
-        "cat_position": [seen["table"], position, seen["x"]],
-        "cat_roles": [seen["x"][1], *(w[name][:, 2:] for name in "qkv"), *(seen[name][1, 2:] for name in "qkv")],
-        "cat_scores": [seen["q"][1, 2:], seen["k"][:, 2:], scores[1, 1], scores[1, 1] / 2**0.5, weights[1, 1]],
-        "cat_mean": [weights[1, 1], seen["v"][:, 2:], heads[1, 2:]],
-        "cat_rows": [seen["q"][:, 2:], seen["k"][:, 2:], scores[1], weights[1], seen["v"][:, 2:], heads[:, 2:]],
-        "cat_heads": [weights[:, 1], heads[1], heads[1], seen["mixed"][1]],
-        "cat_residual": [seen["x"][1], seen["mixed"][1], added[1], seen["normed"][1]],
+        "cat_position": [seen["table"], seen["x"] - seen["table"], seen["x"]],
+        "cat_roles": [seen["x"][1], w_q, w_k, w_v, q[1], k[1], v[1]],
+        "cat_scores": [q[1], k, k @ q[1], k @ q[1] / 2**0.5, weights[1, 1]],
+        "cat_mean": [weights[1, 1], v, heads[1]],
+        "cat_rows": [q, k, q @ k.T, weights[1], v, heads],
+        "cat_heads": [weights[:, 1], seen["mixed in"][1], seen["mixed in"][1], seen["mixed"][1]],
+        "cat_residual": [seen["x"][1], seen["mixed"][1], seen["normed in"][1], seen["normed"][1]],
         "cat_network": [seen["normed"][1], seen["wide"][1], seen["wide"][1].relu(), seen["narrow"][1]],
         "cat_shift": [],
         "cat_causal": [row[: place + 1] for place, row in enumerate(looks[1])],
-        "cat_cross": [across[:, 0], shares[0, article]],
-        "cat_hidden": [shown[article] for shown in hidden],
-        "cat_logits": [seen["state"][0], model.generator.proj.weight[words], logits[0, words], shares[0, words]],
+        "cat_cross": [across[:, 0], shown[-1][0, article]],
+        "cat_hidden": [shares[0, article] for shares in shown],
+        "cat_logits": [
+            seen["state"][0],
+            model.generator.proj.weight.detach()[words],
+            logits[0, words],
+            shown[-1][0, words],
+        ],
         "cat_decoding": [right],
         "cat_loss": [right, -right.log(), -right.log().mean()],
-    }  # fmt: skip
+    }
 
 
 def test_every_number_is_the_models(numbers: SimpleNamespace) -> None:
@@ -144,7 +143,7 @@ def test_letters_are_of_one_size_and_stay_on_the_sheet(numbers: SimpleNamespace)
             wide = fonts[text.get("font-weight", "normal")].getlength(words)
             left = float(text.get("x", 0)) - share[text.get("text-anchor", "start")] * wide
             assert float(text.get("font-size", 0)) == SIZE
-            assert 0 <= left, f"{name}: {words} begins at {left:.0f}"
+            assert left >= 0, f"{name}: {words} begins at {left:.0f}"
             assert left + wide <= WIDTH, f"{name}: {words} ends at {left + wide:.0f}"
             assert 10 < float(text.get("y", 0)) < sheet.height - 4
 
