@@ -188,8 +188,7 @@ for i in range(3):  # equation 1 as a loop
     assert_close(output[i], sum(power / sum(powers) * V[j] for j, power in enumerate(powers)))
 
 # %% [markdown]
-# These are the weights and the outputs from 00, where you checked the row of *cat* by hand. Some scores
-# differ from those in 00 in the last digit, because our $Q$ and $K$ are rounded.
+# These are the weights and the outputs of head 1 in 00.
 #
 # ![One query of three is compared with four keys, the last of which is hidden; the softmax makes the weights
 # 0.1, 0.7, 0.2 and 0; they mix the four values into one output](../images/attention.svg)
