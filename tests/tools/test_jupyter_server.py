@@ -99,6 +99,9 @@ def test_saving_what_was_opened_changes_no_byte(clone: Path, ask: Ask) -> None:
         notebook = opened(ask, name)
         notebook["metadata"]["language_info"]["version"] = "4.0"  # which JupyterLab hears from the kernel
         notebook["metadata"]["kernelspec"]["display_name"] = "Python 4"
+        for cell in notebook["cells"]:
+            if cell["metadata"].pop("collapsed", False):  # as JupyterLab does when a folded cell runs
+                del cell["metadata"]["jupyter"]["outputs_hidden"]
         save(ask, name, notebook)
         changed += [name] * (path.read_bytes() != before)
     assert changed == []

@@ -10,16 +10,20 @@ CLONE = Path(__file__).parents[3]
 c = get_config()
 
 
-def forget_kernel(model: dict[str, Any], **_: object) -> None:
-    """Save nothing that a kernel says of itself, so that whoever only reads a lesson changes no file."""
+def as_built(model: dict[str, Any], **_: object) -> None:
+    """Save nothing that a kernel says of itself, and solutions folded: JupyterLab unfolds what it runs."""
     if model["type"] == "notebook":
+        for cell in model["content"]["cells"]:
+            if "solution" in cell["metadata"].get("tags", []):
+                cell["metadata"]["collapsed"] = True
+                cell["metadata"].setdefault("jupyter", {})["outputs_hidden"] = True
         metadata = model["content"]["metadata"]
         if metadata.get("kernelspec", {}).get("name") == "python3":
             metadata["kernelspec"]["display_name"] = "Python 3"
             metadata["language_info"] = {"name": "python"}
 
 
-c.FileContentsManager.pre_save_hook = forget_kernel
+c.FileContentsManager.pre_save_hook = as_built
 warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")  # Jupyter sets it more than once
 
 # The list of files names a lesson once: its source stays beside it, unlisted.
