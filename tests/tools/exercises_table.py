@@ -27,7 +27,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WANTED = {
     "stub": re.compile(judging.UNWRITTEN),
     "right": re.compile(f"(A cat .* )?{judging.RIGHT}"),
-    "wrong": re.compile(r"(AssertionError|wrong): .+"),
+    "wrong": re.compile(r"(.* )?(AssertionError|wrong): .+"),
 }
 
 
