@@ -67,6 +67,9 @@ def attention_weights(
     with evaluating(module):
         q = module.split(to_query(query))  # (batch, h, queries, d_k)
         k = module.split(to_key(key)) if cache is None else cache.key  # (batch, h, keys, d_k)
-        # What attention makes of the identity matrix in place of the values is its weights.
-        identity = torch.eye(k.size(-2), dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
-        return module.attend(q, k, identity, None if mask is None else mask.unsqueeze(1))
+        keys, mask = k.size(-2), None if mask is None else mask.unsqueeze(1)
+        # What attention makes of the identity matrix in place of the values is its weights. It is given in
+        # parts of the width d_k, which `attend` may count on.
+        identity = torch.eye(keys, keys + -keys % module.d_k, dtype=k.dtype, device=k.device)
+        parts = (part.expand(*k.shape[:-1], -1) for part in identity.split(module.d_k, dim=-1))
+        return torch.cat([module.attend(q, k, part, mask) for part in parts], dim=-1)[..., :keys]

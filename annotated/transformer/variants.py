@@ -49,7 +49,11 @@ class Parts:
         return nn.LayerNorm(self.config.d_model, eps=self.config.layer_norm_eps)
 
     def positions(self) -> nn.Module:
-        """Build what adds positions to embeddings, as `PositionalEncoding` does (section 3.5)."""
+        """Build what adds positions to embeddings, as `PositionalEncoding` does (section 3.5).
+
+        It is called as `(x, start)`, x (batch, len, d_model): x[:, 0] has the position `start`, which is
+        above 0 where a search goes on from its cache.
+        """
         kind = PositionalEncoding if self.config.positions == "sinusoidal" else LearnedPositions
         return kind(self.config.d_model, self.config.dropout, self.config.max_len)
 

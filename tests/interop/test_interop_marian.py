@@ -242,6 +242,13 @@ def test_what_our_model_does_not_compute_is_refused(name, folder):
         load_marian(folder)
 
 
+def test_a_folder_without_tokenizers_is_told_what_it_lacks(folder):
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (folder / name).unlink()
+    with pytest.raises(ValueError, match=r"must hold source\.spm, target\.spm and vocab\.json"):
+        load_marian(folder)
+
+
 def test_tensors_that_are_there_twice_or_can_be_made_are_fine(folder):
     """Older files hold the shared matrix under all its names, and the sinusoids."""
     before = load_marian(folder)[0]

@@ -124,5 +124,15 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_what_we_do_not_compute_is_refused(name):
-    with pytest.raises((ValueError, RuntimeError), match=r"Error\(s\) in loading|differ|must be one of"):
+    with pytest.raises(ValueError, match="norm at its end|have not the tensors|differ|must be one of"):
         from_torch(REFUSED[name](), 11, 11)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_the_advice_for_pytorchs_defaults_works():
+    transformer = pre_norm(norm_first=False)
+    for stack in ("encoder", "decoder"):
+        with pytest.raises(ValueError, match=f"set transformer.{stack}.norm = None"):
+            from_torch(transformer, 11, 11)
+        getattr(transformer, stack).norm = None
+    assert not from_torch(transformer, 11, 11).config.norm_first

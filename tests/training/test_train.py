@@ -186,3 +186,40 @@ def test_a_limit_of_one_sides_subwords_is_not_the_other_sides(tmp_path):
     pairs = [(f"w{i} w{i + 1}", f"the cat number {i}") for i in range(9000)]
     kinds = {"src_tokenizer": "spaces", "tgt_tokenizer": "subwords"}
     assert len(train(tmp_path / "run", pairs, vocab=None, max_steps=1, **kinds).src_tokenizer) > 8000
+
+
+NEW = [("the gnu sees the yak", "das Gnu sieht den Yak"), ("the yak", "der Yak"), ("the gnu", "das Gnu")]
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        {"tokenizer": "spaces"},
+        {"tokenizer": "chars", "tied_embeddings": "all"},
+        {"src_tokenizer": "subwords", "tgt_tokenizer": "chars"},
+    ],
+    ids=str,
+)
+def test_a_vocabulary_is_extended_and_nothing_else_is_changed(units, tmp_path):
+    base = train(tmp_path / "base", vocab=None, max_steps=30, learning_rate=0.01, **units)
+    text = [(src + " \u1e9e", tgt + " \u1e9e") for src, tgt in [*NEW, *CATS]]
+    options = {"init_from": tmp_path / "base", "extend_vocabulary": True, "vocab": None, "max_steps": 1}
+    more = train(tmp_path / "more", text, learning_rate=1e-12, **options)
+    for tokenizer, of_base, side in (
+        (more.src_tokenizer, base.src_tokenizer, 0),
+        (more.tgt_tokenizer, base.tgt_tokenizer, 1),
+    ):
+        assert tokenizer.vocabulary[: len(of_base)] == of_base.vocabulary
+        assert not any(tokenizer.unknown(pair[side]) for pair in text)
+    assert (more.src_tokenizer is more.tgt_tokenizer) == (base.src_tokenizer is base.tgt_tokenizer)
+    known = [src for src, _ in CATS]
+    assert more.translate(known, beam=1) == base.translate(known, beam=1)
+    again = train(tmp_path / "more", text, learning_rate=1e-12, **options | {"max_steps": 2}, resume=True)
+    assert again.tgt_tokenizer.vocabulary == more.tgt_tokenizer.vocabulary
+
+
+def test_an_extension_that_would_have_no_effect_is_refused(whole, tmp_path):
+    with pytest.raises(ValueError, match="without init_from"):
+        train(tmp_path / "a", extend_vocabulary=True)
+    with pytest.raises(ValueError, match="lack no token of this text"):
+        train(tmp_path / "b", NEW, init_from=whole[0], extend_vocabulary=True, vocab=None)

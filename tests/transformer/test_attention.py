@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from annotated.attention_maps import capture_attention
+from annotated.attention_maps import attention_weights, capture_attention
 from annotated.batches import padding_mask
 from annotated.fast import CpuKernels
 from annotated.transformer.attention import MultiHeadedAttention, attention, subsequent_mask
@@ -178,6 +178,26 @@ def test_captured_weights_are_those_of_the_readable_form_and_of_the_latest_pass(
     query, key = (attend.split(linear(model.src_embed(src))) for linear in attend.linears[:2])
     expected = attention(query, key, key, src_mask.unsqueeze(1))[1].float()
     torch.testing.assert_close(maps["encoder", 0], expected)
+
+
+class MultiQuery(MultiHeadedAttention):
+    """One head of keys and values for all heads of queries (Shazeer 2019)."""
+
+    def attend(self, q, k, v, mask):
+        k, v = (x[:, :1].expand(-1, self.h, x.size(-2), self.d_k) for x in (k, v))
+        return super().attend(q, k, v, mask)
+
+
+@pytest.mark.parametrize("keys", [1, 3, 4, 5, 11])
+def test_the_weights_of_a_variant_are_captured_within_what_attend_takes(keys):
+    variant = MultiQuery(4, 16).double().eval()
+    query, memory = random(2, 3, 16).double(), random(2, keys, 16).double()
+    mask = torch.ones(2, 1, keys, dtype=torch.bool)
+    mask[0, 0, 1:] = False
+    weights = attention_weights(variant, query, memory, memory, mask)
+    q, k = variant.split(variant.linears[0](query)), variant.split(variant.linears[1](memory))
+    expected = attention(q, k[:, :1].expand_as(k), k, mask.unsqueeze(1))[1]
+    torch.testing.assert_close(weights, expected)
 
 
 def test_capture_changes_no_output_and_ends_with_its_block(model, batch):

@@ -89,7 +89,11 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     )
     if wrong := sorted(str(key) for keys in report.values() for key in keys):
         raise ValueError(f"{name} has not the weights of its settings: {', '.join(wrong)}")
-    hf, settings = transformers.MarianTokenizer.from_pretrained(name), theirs.config.to_dict()
+    try:
+        hf, settings = transformers.MarianTokenizer.from_pretrained(name), theirs.config.to_dict()
+    except (TypeError, ValueError, OSError) as error:  # as transformers finds that a file is missing
+        files = "source.spm, target.spm and vocab.json"
+        raise ValueError(f"{name} must hold {files}, as Marian's models do: {error}") from None
     ours = convert_settings(settings, name)
     target = hf.target_encoder if hf.separate_vocabs else hf.encoder
     sides = [number_tokens(numbers, target, settings) for numbers in (hf.encoder, target)]

@@ -57,9 +57,8 @@ def from_torch(
     """Return a model with a copy of the stacks of PyTorch's Transformer; embeddings and generator are new.
 
     `settings` are the fields of `TransformerConfig` that PyTorch's module does not decide:
-    `tied_embeddings`, `positions`, `max_len`. Raises ValueError, or RuntimeError where tensors are missing or
-    surplus, for stacks that our model does not compute, such as post-norm with the final norms that PyTorch's
-    constructor adds (pass `custom_encoder` and `custom_decoder` without them).
+    `tied_embeddings`, `positions`, `max_len`. Raises ValueError for stacks that our model does not compute,
+    such as post-norm with the final norms that PyTorch's constructor adds.
     """
     first: Any = transformer.encoder.layers[0]
     x = torch.linspace(-3, 3, 64)
@@ -125,9 +124,19 @@ def torch_names(config: TransformerConfig) -> dict[str, list[str]]:
 
 
 def check_stacks(transformer: nn.Transformer, config: TransformerConfig) -> None:
-    """Raise ValueError, or RuntimeError, unless our settings give stacks that compute the same."""
+    """Raise ValueError unless our settings give stacks that compute the same."""
     twin = build_stacks(config)
-    twin.load_state_dict(transformer.state_dict())
+    for stack in ("encoder", "decoder"):
+        final, ours = getattr(transformer, stack).norm, getattr(twin, stack).norm
+        if (final is None) != (ours is None):
+            remedy = f"set transformer.{stack}.norm = None" if ours is None else "PyTorch adds it by default"
+            order = "pre-norm" if config.norm_first else "post-norm, as in the paper,"
+            needed = "no norm at its end" if ours is None else "a norm at its end"
+            raise ValueError(f"a {stack} in {order} has {needed}: {remedy}, and train it so")
+    try:
+        twin.load_state_dict(transformer.state_dict())
+    except RuntimeError as error:
+        raise ValueError(f"these stacks have not the tensors of ours: {error}") from None
     x, outputs = torch.randn(2, 5, config.d_model, dtype=torch.float64), []
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     for stacks in (transformer, twin):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from inspect import Parameter, Signature, signature
 from itertools import chain
@@ -17,7 +17,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
 from annotated.translation.data.encoding import EncodedPairs, SubwordDropout, encode_corpus
-from annotated.translation.data.pairs import FORMAT, Corpus, shortened
+from annotated.translation.data.pairs import FORMAT, Corpus, ParallelText, shortened
 from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import default_torch_state, find_device, is_first, print_message
 from annotated.translation.files import cached_folder
@@ -68,6 +68,7 @@ def train(
     vocab: int | None = None,
     keep_equal: bool | None = None,
     init_from: str | Path | None = None,
+    extend_vocabulary: bool = False,
     resume: bool = False,
     device: str | torch.device = "auto",
     notes: Settings | None = None,
@@ -100,6 +101,7 @@ def train(
             Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
         keep_equal: whether to keep pairs with equal sides; by default, if a side has chars or spaces.
         init_from: model to start from, with its settings and tokenizers: a folder, or a shipped model's name.
+        extend_vocabulary: add the tokens of the training text that the vocabularies of `init_from` lack.
         resume: go on with the run in `out`, with the same arguments; start it if there is none.
         device: auto, cpu, cuda, cuda:1, ... or mps.
         notes: anything else to remember in training.json.
@@ -127,6 +129,8 @@ def train(
         raise ValueError(f"minutes must be above 0, not {minutes}")
     if preset == "auto" and init_from is not None:
         raise ValueError("the preset auto builds a new model; with init_from, give another")
+    if extend_vocabulary and init_from is None:
+        raise ValueError("extend_vocabulary has no effect without init_from")
     kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
     for kind in kinds:
         if kind not in KINDS:
@@ -145,6 +149,7 @@ def train(
         "preset": preset,
         "minutes": minutes,
         "init_from": init_from and str(init_from),
+        "extend_vocabulary": extend_vocabulary,
         "keep_equal": keep_equal,
         **model_settings,
         **split_notes(notes or {}),
@@ -178,6 +183,8 @@ def train(
                     check_tokenizers(folder, record)
                 if folder:
                     found = load_to_go_on(folder, model_settings)
+                    if extend_vocabulary and folder != run.newest():
+                        found = extended(*found, text["train"])
                 else:
                     found = new_model(
                         text, base, kinds, vocab, model_settings, reads_tokenized(record), cache
@@ -264,7 +271,8 @@ def check_tokenizers(folder: Path, record: Settings) -> None:
     trained = training_settings(folder)
     for name in TOKENIZERS:
         if record[name] not in (None, trained.get(name)):
-            raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
+            message = f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect"
+            raise ValueError(f"{message}; --extend-vocabulary, in Python extend_vocabulary, adds to them")
 
 
 def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
@@ -274,6 +282,29 @@ def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
         if value != (own := getattr(model.config, name)):
             raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
     return model, src, tgt
+
+
+def extended(model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer, text: ParallelText) -> ModelAndTokenizers:
+    """Add the tokens of a text that the vocabularies lack.
+
+    Each new row of the embeddings and of the output layer is the mean of the old ones (Hewitt 2021), so that
+    the likeliest token is the same as before. Raises ValueError where nothing is lacking.
+    """
+    more_src = src.extended(chain(text.src, text.tgt) if src is tgt else text.src)
+    more_tgt = more_src if src is tgt else tgt.extended(text.tgt)
+    new = len(more_src) - len(src), len(more_tgt) - len(tgt)
+    if not any(new):
+        raise ValueError("extend_vocabulary has no effect: the vocabularies lack no token of this text")
+    say(f"new tokens: {new[0]:,} of the source, {new[1]:,} of the target")
+    config = replace(model.config, src_vocab=len(more_src), tgt_vocab=len(more_tgt))
+    larger, known = EncoderDecoder.from_config(config), model.state_dict()
+    for name, tensor in larger.state_dict().items():
+        if tensor.shape == known[name].shape:
+            tensor.copy_(known[name])
+        else:
+            tensor.copy_(known[name].mean(0))
+            tensor[: len(known[name])] = known[name]
+    return larger, more_src, more_tgt
 
 
 def new_model(
