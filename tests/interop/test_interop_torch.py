@@ -124,7 +124,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_what_we_do_not_compute_is_refused(name):
-    with pytest.raises(ValueError, match="norm at its end|have not the tensors|differ|must be one of"):
+    with pytest.raises(ValueError, match=r"norm at its end|have not the tensors|differ|must be one of"):
         from_torch(REFUSED[name](), 11, 11)
 
 

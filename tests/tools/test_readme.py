@@ -23,7 +23,7 @@ from annotated.translation.storage.model_folder import save_model
 from annotated.translation.tokenizers import SentencePieceTokenizer
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("README.md", "tools/site/pages/train.md", "tools/site/pages/python.md")
+NAMES = ("README.md", *(f"tools/site/pages/{name}.md" for name in ("train", "recipes", "python")))
 PAGES = [(ROOT / name).read_text(encoding="utf-8") for name in NAMES]
 ENGLISH = ["A dog runs through the snow.", "Two men are sitting on a bench.", "", "A woman reads a book."]
 

@@ -1,0 +1,144 @@
+"""The blocks of Python on the page of recipes, run as they stand there, keep what the page says of them."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.translation.tokenizers import UNK, WordTokenizer
+from annotated.translation.translator import Translator
+
+PAGE = (Path(__file__).parents[2] / "tools/site/pages/recipes.md").read_text(encoding="utf-8")
+
+
+def recipe(function):
+    """The names that are defined by the block which defines this function."""
+    [block] = [
+        code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if f"def {function}(" in code
+    ]
+    names = {}
+    exec(compile(block, "recipes.md", "exec"), names)
+    return SimpleNamespace(**names)
+
+
+MARKED = recipe("hide")
+PARTS = st.sampled_from(
+    [
+        "%s",
+        "%(name)d",
+        "{}",
+        "{count}",
+        "<b>",
+        "</b>",
+        "\n",
+        "power supply",
+        "①",
+        "a",
+        " ",
+        "100%",
+        "https://a.b/?c=%s",
+    ]
+)
+
+
+@given(st.lists(PARTS).map("".join))
+def test_what_is_hidden_comes_back(text):
+    hidden, held = MARKED.hide(text)
+    assert len({*held.values()}) == len(held)
+    assert not any(part in hidden for part in held)
+    same = SimpleNamespace(n_best=lambda text: [(text, 0.0)])
+    assert MARKED.translate(same, text) == (text.replace("power supply", "Netzteil") if held else text, True)
+
+
+def test_the_candidate_that_has_all_marks_is_taken():
+    candidates = [("kein Wert für ①", 0), ("② hat ①", 0), ("② hat ① und ①", 0)]
+    translator = SimpleNamespace(n_best=lambda text: candidates)
+    assert MARKED.translate(translator, "{name} has %s") == ("%s hat {name}", True)
+    assert MARKED.translate(translator, "{name}, {name} has %s") == ("%s hat {name} und {name}", True)
+    assert MARKED.translate(translator, "%s") == ("kein Wert für %s", True)
+    assert MARKED.translate(SimpleNamespace(n_best=lambda text: [("nichts", 0)]), "%s") == ("nichts", False)
+    assert MARKED.translate(SimpleNamespace(n_best=lambda text: []), " ") == ("", True)
+
+
+def test_a_pair_has_marks_for_what_both_sides_have():
+    assert MARKED.hide_pair("Check the power supply of %s.\nNow.", "Netzteil von %s prüfen.\nJetzt.") == (
+        "Check the ① of ②.③Now.",
+        "① von ② prüfen.③Jetzt.",
+    )
+    assert MARKED.hide_pair("power supply %s", "Strom") == ("power supply %s", "Strom")
+
+
+@pytest.fixture
+def forgetful():
+    """A translator of words that writes nothing but <unk>."""
+    torch.manual_seed(0)
+    src, tgt = WordTokenizer(["a", "dog"], None), WordTokenizer(["ein", "Hund"], None)
+    config = TransformerConfig(len(src), len(tgt), N=2, d_model=16, d_ff=16, h=2, tied_embeddings="none")
+    model = EncoderDecoder.from_config(config).eval()
+    with torch.no_grad():
+        model.generator.proj.bias[UNK] = 100.0
+    return Translator(model, src, tgt, max_length=6)
+
+
+@pytest.mark.filterwarnings("ignore:.*(symbols|cut)")
+def test_an_unknown_word_is_copied_from_where_the_last_layer_looks(forgetful):
+    copies = recipe("with_copies").with_copies
+    sentence = "a dog  called Zorro"
+    seen = forgetful.attention(sentence, "<unk> <unk> <unk> <unk> <unk>")
+    looks = seen.maps["cross", 1].mean(0)[:5, :4].argmax(-1).tolist()
+    assert copies(forgetful, sentence).split() == [sentence.split()[i] for i in looks]
+    assert copies(forgetful, " ") == ""
+
+
+def test_pairs_that_are_none_are_left_out():
+    good = [
+        (f"the dog number {i} sees a cat &amp; runs", f"der Hund {i} sieht eine Katze &amp; rennt")
+        for i in range(50)
+    ]
+    bad = [
+        ("the dog", "der Hund sieht eine Katze und dann noch eine und rennt weit fort"),
+        ("the dog 5", "der Hund 6"),
+        ("der Hund rennt", "the dog runs"),
+    ]
+    kept = recipe("clean").clean([*good, *bad])
+    assert kept == [(src.replace("&amp;", "&"), tgt.replace("&amp;", "&")) for src, tgt in good]
+
+
+def test_files_are_read_as_often_as_their_weights_say(tmp_path):
+    names = {name: str(tmp_path / f"{name}.tsv") for name in "abc"}
+    for name, path in names.items():
+        Path(path).write_text("".join(f"{name}{i}\t{name}\n" for i in range(1000)), encoding="utf-8")
+    found = list(recipe("mixed").mixed({names["a"]: 2, names["b"]: 0.5, names["c"]: 0}))
+    count = {name: sum(tgt == name for _, tgt in found) for name in names}
+    assert (count["a"], count["c"]) == (2000, 0)
+    assert 400 < count["b"] < 600
+
+
+def test_a_line_for_a_line_and_a_sentence_at_a_time():
+    asked = []
+    translator = SimpleNamespace(
+        translate=lambda texts: asked.extend(texts) or [text.upper() for text in texts]
+    )
+    text = "One dog. Two dogs! See p. 5\n\nÄrger? No. of them: 3.5 in all."
+    assert recipe("translate_text").translate_text(translator, text) == text.upper()
+    assert asked == ["One dog.", "Two dogs!", "See p. 5", "", "Ärger?", "No. of them: 3.5 in all."]
+
+
+def test_the_log_of_a_run_goes_to_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    lines = [
+        {"step": 5, "epoch": 1, "loss": 2.5, "seconds": 1.0},
+        {"step": 9, "epoch": 1, "validation_loss": 2.0},
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    recipe("to_tensorboard").to_tensorboard(tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    assert found == {"loss": [(5, 2.5)], "seconds": [(5, 1.0)], "validation_loss": [(9, 2.0)]}
