@@ -156,7 +156,8 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            advice = f"if it is Latin-1, convert it with iconv -f latin1 -t utf8 {name} > NEW"
+            code, usual = ("utf-16le", "UTF-16") if b"\0" in line else ("latin1", "Latin-1")
+            advice = f"if it is {usual}, convert it with iconv -f {code} -t utf8 {name} > NEW"
             raise ValueError(f"{name}, line {number}: {error}; {advice}") from None
         yield text.rstrip("\r\n")
 

@@ -95,6 +95,25 @@ def test_columns_are_taken_by_the_names_of_the_pair_and_never_against_them(name,
             read_pairs(path, columns, pair=pair)
 
 
+@pytest.mark.parametrize(
+    "names", [("target", "source"), ("TGT", "SRC"), ("translation", "text"), ("output", "input")]
+)
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_are_taken_by_the_sides_that_they_are_named_as(name, names, tmp_path):
+    path = write_rows(tmp_path / name, names, [(f"Hund {i}", f"dog {i}") for i in range(3)])
+    assert list(read_pairs(path)) == [(f"dog {i}", f"Hund {i}") for i in range(3)]
+    assert list(read_pairs(path, pair="en-de")) == [(f"dog {i}", f"Hund {i}") for i in range(3)]
+    three = write_rows(tmp_path / name, ("id", *names), [("7", "Hund", "dog")])
+    assert list(read_pairs(three)) == [("dog", "Hund")]
+
+
+def test_files_of_lines_that_are_named_as_the_other_side_are_refused(tmp_path):
+    for side, text in (("a", "target\nein Hund\n"), ("b", "source\na dog\n")):
+        write(tmp_path / side, text)
+    with pytest.raises(ValueError, match="named target and source; give the source first"):
+        own_corpus((tmp_path / "a", tmp_path / "b"))
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_names_that_do_not_tell_the_direction_are_asked_about(name, tmp_path):
     rows = [(f"A dog {i}.", f"Ein Hund {i}.") for i in range(3)]
@@ -157,6 +176,13 @@ def test_a_first_row_is_names_or_text_and_is_told(tmp_path):
     assert len(read_pairs(words, (1, 2))) == 3
     assert len(read_pairs(write(tmp_path / "t.tsv", "word\tWort\ndog\tHund\n"))) == 2  # no names in a .tsv
     assert list(read_pairs(tmp_path / "t.tsv", ("Wort", "word"))) == [("Hund", "dog")]
+    rows = "".join(f"a dog {i}\tein Hund {i}\n" for i in range(30))
+    unsure = write(tmp_path / "t.tsv", f"English\tGerman\n{rows}")  # it might be a pair of words
+    with pytest.raises(ValueError, match="English,German, may be names or text"):
+        read_pairs(unsure)
+    assert len(read_pairs(unsure, ("English", "German"))) == 30
+    assert len(read_pairs(unsure, (1, 2))) == 31
+    assert len(read_pairs(write(tmp_path / "t.tsv", f"dog\tHund\n{rows}cat\tKatze\n"))) == 32
 
 
 @pytest.mark.parametrize("name", FORMATS)

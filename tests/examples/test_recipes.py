@@ -41,7 +41,7 @@ PARTS = st.sampled_from(
         "a",
         " ",
         "100%",
-        "https://a.b/?c=%s",
+        "https://a.b/?c=%s ",
     ]
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from annotated.translation.cli.flags import CORPUS
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
-from annotated.translation.data.tables import TABLES, table_suffix
+from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.devices import print_message
 from annotated.translation.training.config import TEXT_SETTINGS
 from annotated.translation.training.distributed import DistributedError, broadcast

@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from annotated.search.beam import Hypothesis
 from annotated.search.config import Search
-from annotated.translation.data.tables import TABLES, select_columns, table_suffix
+from annotated.translation.data.formats import TABLES, table_suffix
+from annotated.translation.data.tables import select_columns
 from annotated.translation.devices import find_device, print_message
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits

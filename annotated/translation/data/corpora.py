@@ -18,9 +18,10 @@ import platformdirs
 import torch
 
 from annotated.extras import require
+from annotated.translation.data.formats import Table
 from annotated.translation.data.grammar import grammar
 from annotated.translation.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, languages
-from annotated.translation.data.tables import KNOWN, Table, read_pairs, table_pairs
+from annotated.translation.data.tables import KNOWN, ROLES, read_pairs, table_pairs
 from annotated.translation.data.text_files import Name, collect, read_lines, read_parallel
 from annotated.translation.files import sha256
 
@@ -274,6 +275,9 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = 
     where = text.where or text.name
     header = tuple(side.casefold() for side in next(iter(text)))
     codes = tuple(code and code.casefold() for code in languages(pair))
+    swapped = all(side in role for side, role in zip(header, ROLES[::-1], strict=True))
+    if swapped and text.lines[0] == 1:
+        raise ValueError(f"{where}: the sides are named {header[0]} and {header[1]}; give the source first")
     if header[::-1] == codes != header:
         raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
     named = text.lines[0] == 1 and (header == codes or KNOWN.issuperset(header))

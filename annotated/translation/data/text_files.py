@@ -64,7 +64,8 @@ def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
             for sentence, file, lengths in zip(pair, (src, tgt), sizes, strict=True):
                 lengths.append(file.write(normalize(sentence or "").encode(errors="surrogatepass")))
         if not lines:
-            raise ValueError(f"{where}: no sentence pairs (an iterator gives its pairs only once)")
+            why = "it has names alone, or is an iterator, which gives its pairs only once"
+            raise ValueError(f"{where}: no sentence pairs; {why}")
         rows = PackedRows(map_file(src, TEXT_TYPE), sizes[0]), PackedRows(map_file(tgt, TEXT_TYPE), sizes[1])
     empty = np.flatnonzero(np.minimum(*sizes) == 0).tolist()
     return ParallelText(rows[0], rows[1], lines, name, where=where).without({"an empty side": empty})

@@ -1,0 +1,179 @@
+"""Formats of tables: how the rows of each are read, of which every cell is text, as it was written.
+
+A CSV file's separator is one of `, ; | TAB`, by which its rows have one width, or named by a first line such
+as `sep=;`, as Excel writes it.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+from annotated.extras import require
+from annotated.translation.data.text_files import Name, iterate_lines
+
+HEAD = 1000  # rows by which the separator, quotes and names are recognized
+QUOTED = re.compile('"((?:[^"]|"")*)"')
+
+
+class Table(NamedTuple):
+    """The rows of a table with their lines, from 1, and the names of its columns.
+
+    Names that are None may stand in the first row; they `usually` do in some formats.
+    """
+
+    rows: Iterator[tuple[int, Sequence[Any]]]
+    names: Sequence[str] | None = None
+    usually: bool = False
+
+
+def table_suffix(path: Name) -> str:
+    """Return the suffix, without .gz, by which a file holds both sides, such as .csv; "" for other files."""
+    suffix = Path(Path(path).name.lower().removesuffix(".gz")).suffix
+    return suffix if suffix in TABLES else ""
+
+
+def read_tsv(path: Name) -> Table:
+    """Read a .tsv file. Quotes are removed where all cells have them, or where they protect doubled ones.
+
+    So write pandas and spreadsheets; elsewhere quotes are characters of the text.
+    """
+    lines = enumerate(iterate_lines(path), start=1)
+    head = list(islice(lines, HEAD))
+    cells = [cell for _, line in head for cell in line.split("\t") if cell and not cell.isdigit()]
+    quoted = all(map(QUOTED.fullmatch, cells))
+
+    def unquote(cell: str) -> str:
+        match = QUOTED.fullmatch(cell)
+        return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else cell
+
+    rows = ((i, [unquote(cell) for cell in line.split("\t")]) for i, line in chain(head, lines))
+    return Table((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows)
+
+
+def read_csv(path: Name) -> Table:
+    """Read a .csv file; a row begins in the line that it is named by, and may have several."""
+    lines = iterate_lines(path)
+    head = list(islice(lines, HEAD))
+    given = head[0][4:] if head and re.fullmatch("(?i)sep=.", head[0]) else ""
+    separator = given or find_separator(head, str(path))
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        begun = bool(given)
+        text = (f"{line}\n" for line in chain(head[begun:], lines))
+        reader = csv.reader(text, delimiter=separator, strict=True)
+        while True:
+            line = begun + reader.line_num + 1
+            try:
+                yield line, next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                advice = "a quotation mark inside of quotes must be doubled"
+                raise ValueError(f"{path}, in the row of line {line:,}: {error}; {advice}") from None
+
+    return Table(rows(), usually=True)
+
+
+def find_separator(lines: Sequence[str], where: str) -> str:
+    """Find the separator by which most rows are as wide as the first. Raises ValueError unless it is one."""
+    fits = {}
+    for separator in ",;\t|":
+        widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+        if widths and widths[0] > 1:
+            fits[separator] = widths.count(widths[0]) / len(widths)
+    best = [separator for separator, share in fits.items() if share == max(fits.values())]
+    if lines and len(best) != 1:
+        which = " and ".join(map(repr, best)) or "none of , ; | and tabs"
+        raise ValueError(
+            f"{where}: {which} could separate the columns; name one in a first line, as in sep=;"
+        )
+    return best[0] if best else ","
+
+
+def read_json(path: Name) -> Table:
+    """Read a .jsonl file, an object a line, or an array of objects. Numbers stay as they are written."""
+    lines = ((i, line) for i, line in enumerate(iterate_lines(path), start=1) if line.strip())
+    begin = next(lines, None)
+    if begin is None:
+        raise ValueError(f"{path}: there are no rows")
+
+    def parse(line: int, text: str) -> Any:
+        as_written: dict[str, Any] = {"parse_int": str, "parse_float": str, "parse_constant": lambda _: None}
+        try:
+            return json.loads(text, **as_written)
+        except (ValueError, RecursionError) as error:
+            form = "there must be an object in each line, or one array of objects"
+            raise ValueError(f"{path}, line {line:,}: {error}; {form}") from None
+
+    def objects() -> Iterator[tuple[int, dict[str, Any]]]:
+        every, array = chain([begin], lines), begin[1].lstrip().startswith("[")
+        whole = parse(1, "\n".join(line for _, line in every)) if array else ()
+        for line, value in enumerate(whole, start=1) if array else ((i, parse(i, line)) for i, line in every):
+            if not isinstance(value, dict):
+                raise ValueError(f"{path}, line {line:,}: {value!s:.40} is not an object")
+            yield line, flatten(value)
+
+    rows = objects()
+    head = list(islice(rows, HEAD))
+    names = list(dict.fromkeys(chain.from_iterable(row for _, row in head)))
+    return Table(((i, [row.get(name) for name in names]) for i, row in chain(head, rows)), names)
+
+
+def flatten(fields: dict[str, Any]) -> dict[str, Any]:
+    """Name the fields of objects in an object as translation.de; true is the text true."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{inner}": found for inner, found in flatten(value).items()}
+        else:
+            flat[name] = json.dumps(value) if isinstance(value, bool) else value
+    return flat
+
+
+def read_parquet(path: Name) -> Table:
+    """Read a .parquet file, some rows at a time."""
+    pyarrow, parquet = require("pyarrow", extra="data"), require("pyarrow.parquet", extra="data")
+    try:
+        file = parquet.ParquetFile(path)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {error}") from None
+    tables = (pyarrow.Table.from_batches([batch]).flatten() for batch in file.iter_batches())
+    rows = (row for table in tables for row in zip(*(c.to_pylist() for c in table.columns), strict=True))
+    return Table(enumerate(rows, start=1), file.schema_arrow.empty_table().flatten().column_names)
+
+
+def read_xlsx(path: Name) -> Table:
+    """Read the sheet of an .xlsx file that is in front; whole numbers without a format are as they look."""
+    openpyxl = require("openpyxl", extra="data")
+    try:
+        sheet = openpyxl.load_workbook(path, read_only=True, data_only=True).active
+    except (openpyxl.utils.exceptions.InvalidFileException, KeyError, ValueError, BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as .xlsx: {error}") from None
+
+    def shown(cell: Any) -> Any:
+        if isinstance(cell.value, bool):
+            return str(cell.value).upper()
+        plain = isinstance(cell.value, int) and cell.number_format in ("General", "@")
+        return str(cell.value) if plain else cell.value
+
+    def rows() -> Iterator[tuple[int, list[Any]]]:
+        width = 0
+        for line, cells in enumerate(sheet.iter_rows(), start=1):
+            row = [shown(cell) for cell in cells]
+            while row and row[-1] is None:
+                row.pop()
+            width = width or len(row)
+            yield line, [*row, *[None] * (width - len(row))] if row else []
+
+    return Table(rows(), usually=True)
+
+
+TABLES: dict[str, Callable[[Name], Table]] = {
+    ".tsv": read_tsv, ".csv": read_csv, ".json": read_json, ".jsonl": read_json, ".parquet": read_parquet,
+    ".xlsx": read_xlsx,
+}  # fmt: skip
