@@ -295,7 +295,7 @@ def extended(model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer, text: Parall
     new = len(more_src) - len(src), len(more_tgt) - len(tgt)
     if not any(new):
         raise ValueError("extend_vocabulary has no effect: the vocabularies lack no token of this text")
-    say(f"new tokens: {new[0]:,} of the source, {new[1]:,} of the target")
+    print_message(f"new tokens: {new[0]:,} of the source, {new[1]:,} of the target")
     config = replace(model.config, src_vocab=len(more_src), tgt_vocab=len(more_tgt))
     larger, known = EncoderDecoder.from_config(config), model.state_dict()
     for name, tensor in larger.state_dict().items():
