@@ -82,7 +82,7 @@ def forgetful():
     model = EncoderDecoder.from_config(config).eval()
     with torch.no_grad():
         model.generator.proj.bias[UNK] = 100.0
-    return Translator(model, src, tgt, max_length=6)
+    return Translator(model, src, tgt, max_target=6)
 
 
 @pytest.mark.filterwarnings("ignore:.*(symbols|cut)")
