@@ -6,6 +6,7 @@ from annotated.plots.curves import plot_learning_curves, plot_schedules
 from annotated.plots.drawing import as_words
 from annotated.plots.heatmaps import plot_alignment, plot_attention, plot_encodings, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
+from annotated.plots.steps import step_through
 
 __all__ = [
     "as_words",
@@ -20,4 +21,5 @@ __all__ = [
     "plot_schedules",
     "setup_notebook",
     "show_source",
+    "step_through",
 ]

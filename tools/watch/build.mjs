@@ -1,50 +1,55 @@
-// Bundles the page into one plain script, annotated/translation/watch/watch.js, which works from a disk too. With --check it only
-// tells whether the script that is there is what would be made.
+// Bundles each page into one plain script, which works from a disk too: the page of a translator's inside, and that of
+// every number of a tiny model. With --check it only tells whether the scripts that are there are what would be made.
 //
-// All of it stands in one function, because the page starts a worker from that function's own text: a worker
-// cannot be loaded from a file. In Node the script exports the translator, for the tests.
+// All of a script stands in one function, because a page may start a worker from that function's own text: a worker
+// cannot be loaded from a file. In Node a script exports what it computes with, for the tests.
 import { readFileSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 
-const { metafile, outputFiles } = await build({
-  entryPoints: ["src/main.tsx"],
-  write: false,
-  bundle: true,
-  minify: true,
-  metafile: true,
-  format: "iife",
-  globalName: "watch",
-  target: "es2022",
-  charset: "utf8",
-  jsx: "automatic",
-  jsxImportSource: "preact",
-  loader: { ".css": "text" },
-  banner: { js: "// Built from tools/watch; not to be edited.\nfunction annotatedWatch() {" },
-  footer: {
-    js: `return watch; }
-if (typeof module === "undefined") annotatedWatch(); else module.exports = annotatedWatch();`,
-  },
-});
+const PAGES = [
+  ["src/main.tsx", "annotated/translation/watch", "watch"],
+  ["src/steps/main.tsx", "annotated/plots/steps", "steps"],
+];
 
-// Other people's code may be passed on with its licence.
-const inputs = Object.keys(metafile.inputs).map(
-  (path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1],
-);
-const packages = [...new Set(inputs.filter(Boolean))].sort();
-const licences = packages.map(
-  (name) => `${name}\n\n${readFileSync(`node_modules/${name}/LICENSE`, "utf8").trim()}\n`,
-);
+for (const [entry, folder, name] of PAGES) {
+  const { metafile, outputFiles } = await build({
+    entryPoints: [entry],
+    write: false,
+    bundle: true,
+    minify: true,
+    metafile: true,
+    format: "iife",
+    globalName: "page",
+    target: "es2022",
+    charset: "utf8",
+    jsx: "automatic",
+    jsxImportSource: "preact",
+    loader: { ".css": "text" },
+    banner: { js: "// Built from tools/watch; not to be edited.\nfunction annotatedPage() {" },
+    footer: {
+      js: `return page; }
+if (typeof module === "undefined") annotatedPage(); else module.exports = annotatedPage();`,
+    },
+  });
 
-for (const [name, text] of [
-  ["watch.js", outputFiles[0].text],
-  ["LICENSES.txt", licences.join("\n\n")],
-]) {
-  const path = new URL(`../../annotated/translation/watch/${name}`, import.meta.url);
-  if (!process.argv.includes("--check")) writeFileSync(path, text);
-  else if (readFileSync(path, "utf8") !== text) {
-    console.error(
-      `annotated/translation/watch/${name} is not what tools/watch makes: make watch, and commit it`,
-    );
-    process.exitCode = 1;
+  // Other people's code may be passed on with its licence.
+  const inputs = Object.keys(metafile.inputs).map(
+    (path) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1],
+  );
+  const packages = [...new Set(inputs.filter(Boolean))].sort();
+  const licences = packages.map(
+    (name) => `${name}\n\n${readFileSync(`node_modules/${name}/LICENSE`, "utf8").trim()}\n`,
+  );
+
+  for (const [file, text] of [
+    [`${name}.js`, outputFiles[0].text],
+    ["LICENSES.txt", licences.join("\n\n")],
+  ]) {
+    const path = new URL(`../../${folder}/${file}`, import.meta.url);
+    if (!process.argv.includes("--check")) writeFileSync(path, text);
+    else if (readFileSync(path, "utf8") !== text) {
+      console.error(`${folder}/${file} is not what tools/watch makes: make watch, and commit it`);
+      process.exitCode = 1;
+    }
   }
 }

@@ -2,12 +2,14 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { partNames, sameWords } from "./breaking.tsx";
-import { Button, Choice } from "./controls.tsx";
+import { Button } from "./button.tsx";
+import { Choice } from "./controls.tsx";
 import { Legend } from "./drawing.tsx";
 import { readFolder } from "./folder.ts";
 import { LANGUAGES, speak, texts } from "./language.ts";
 import { FigureOne } from "./map.tsx";
-import { listed, percent, spelled } from "./spelling.ts";
+import { percent } from "./numbers.ts";
+import { listed, spelled } from "./spelling.ts";
 import { beginning, goingTo, readLink, type State, UNCHANGED, writeLink } from "./state.ts";
 import { KNOWN, onTour, STOPS, TOUR } from "./stops.tsx";
 import { normalize, Tokenizer } from "./tokenizer.ts";

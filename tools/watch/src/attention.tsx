@@ -2,11 +2,13 @@
 
 import { useRef, useState } from "preact/hooks";
 import { Leave } from "./breaking.tsx";
-import { Button, Fold } from "./controls.tsx";
+import { Button } from "./button.tsx";
+import { Fold } from "./controls.tsx";
 import { Bar, Head, type Hue, type Labelled, Scrolls, Strips, Table, useLeaving } from "./drawing.tsx";
 import { describe } from "./heads.ts";
 import { texts } from "./language.ts";
-import { listed, percent, shown, spelled } from "./spelling.ts";
+import { percent, shown } from "./numbers.ts";
+import { listed, spelled } from "./spelling.ts";
 import type { Side } from "./state.ts";
 import { ChooseToken } from "./stations.tsx";
 import { type Sequence, STAGES, type Vector } from "./transformer.ts";

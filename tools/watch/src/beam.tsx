@@ -2,11 +2,13 @@
 
 import { useState } from "preact/hooks";
 import { Found, useLooks } from "./breaking.tsx";
-import { Button, narrow, Slider, Try } from "./controls.tsx";
+import { Button } from "./button.tsx";
+import { narrow, Slider, Try } from "./controls.tsx";
 import { Scrolls, Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
+import { percent, shown } from "./numbers.ts";
 import type { Candidate } from "./search.ts";
-import { distinct, percent, shown, spelled } from "./spelling.ts";
+import { distinct, spelled } from "./spelling.ts";
 import type { Look } from "./translator.ts";
 import type { View } from "./view.ts";
 

@@ -2,10 +2,11 @@
 
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Button, Fold, Try } from "./controls.tsx";
+import { Button } from "./button.tsx";
+import { Fold, Try } from "./controls.tsx";
 import { Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
-import { percent } from "./spelling.ts";
+import { percent } from "./numbers.ts";
 import type { Side } from "./state.ts";
 import type { Part } from "./transformer.ts";
 import type { Look, Request } from "./translator.ts";

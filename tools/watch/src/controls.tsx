@@ -1,18 +1,14 @@
 // What a reader presses, moves or unfolds.
 
-import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { Button } from "./button.tsx";
 import { texts } from "./language.ts";
 import { beginning, type State } from "./state.ts";
 import type { View } from "./view.ts";
 
 // Whether the window is a phone's.
 export const narrow = () => typeof matchMedia !== "undefined" && matchMedia("(max-width: 30rem)").matches;
-
-// A button of the page; `on` is whether what it stands for is chosen.
-export const Button = ({ on, ...props }: ButtonHTMLAttributes<HTMLButtonElement> & { on?: boolean }) => (
-  <button type="button" aria-pressed={on} {...props} />
-);
 
 // Sentences in which something shows, with what else must be chosen to see it.
 export function Try(props: { view: View; said: string; sentences: string[]; change?: Partial<State> }) {

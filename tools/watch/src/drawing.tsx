@@ -2,9 +2,9 @@
 
 import { type ComponentChildren, Fragment, type RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Button } from "./controls.tsx";
+import { Button } from "./button.tsx";
 import { texts } from "./language.ts";
-import { percent, shown } from "./spelling.ts";
+import { percent, shown } from "./numbers.ts";
 import type { Sequence, Vector } from "./transformer.ts";
 
 export type Hue = "stream" | "query" | "key" | "value";
@@ -70,7 +70,7 @@ export function useLeaving(box: RefObject<HTMLElement | null>, kept: boolean, le
   }, [kept]);
 }
 
-// Vectors below each other, a cell a number: full colour for a large positive number, grey for a negative one. Point
+// Vectors below each other, a cell a number, in colours by sign and size; a line before each says what it is. Point
 // at a cell to read it: a cell that was tapped or clicked stays until another is. A row can be chosen where `onRow` is
 // given.
 export function Strips(props: {
@@ -109,7 +109,7 @@ export function Strips(props: {
         </Fragment>
       ))}
       <p class="range">
-        −{shown(most)} <span class={`scale ${hue}`} /> +{shown(most)}
+        −{shown(most)} <span class="scale" /> +{shown(most)}
         {beyond > 0 && texts.beyond(beyond, shown(largest))}
       </p>
       <Numbers name={name} rows={rows} />
@@ -118,11 +118,11 @@ export function Strips(props: {
 }
 
 // Cells side by side, as the stops of a gradient: each begins where the one before it ends.
-function gradient(values: Vector, most: number, hue: Hue): string {
+function gradient(values: Vector, most: number): string {
   const place = (i: number) => `${(100 * i) / values.length}%`;
   const cells = Array.from(values, (x, i) => {
     const share = (100 * Math.min(1, Math.abs(x) / most)).toFixed(1);
-    const colour = `color-mix(in srgb, var(--${x < 0 ? "negative" : hue}) ${share}%, var(--zero))`;
+    const colour = `color-mix(in srgb, var(--${x < 0 ? "negative" : "positive"}) ${share}%, var(--zero))`;
     return `${colour} ${place(i)} ${place(i + 1)}`;
   });
   return `linear-gradient(to right, ${cells.join()})`;
@@ -137,7 +137,7 @@ function Strip(props: {
   onKeep: (column: number) => void;
 }) {
   const { values, most, hue, marked, onPoint, onKeep } = props;
-  const background = useMemo(() => gradient(values, most, hue), [values, most]);
+  const background = useMemo(() => gradient(values, most), [values, most]);
   const columnOf = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const share = (event.clientX - box.left) / box.width;
@@ -147,7 +147,7 @@ function Strip(props: {
   const mouse = (event: PointerEvent) => event.pointerType === "mouse";
   return (
     <span
-      class={marked === null ? "strip" : "strip marked"}
+      class={marked === null ? `strip ${hue}` : `strip ${hue} marked`}
       style={{ background, "--at": ((marked ?? 0) + 0.5) / values.length }}
       onPointerMove={(event) => (mouse(event) ? onPoint : onKeep)(columnOf(event))}
       onPointerDown={(event) => onKeep(columnOf(event))}

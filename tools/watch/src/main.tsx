@@ -2,6 +2,7 @@
 
 import { render } from "preact";
 import { App } from "./app.tsx";
+import base from "./base.css";
 import { texts } from "./language.ts";
 import style from "./style.css";
 import type { PageModel } from "./translator.ts";
@@ -44,7 +45,7 @@ if (typeof document !== "undefined") {
   if (place) {
     const { model, series, sentence, examples, tries, sure } = place.dataset;
     document.documentElement.style.colorScheme = chosenTheme();
-    document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
+    document.head.append(Object.assign(document.createElement("style"), { textContent: base + style }));
     const setting = {
       loadModel: () => loadModel(model),
       series,

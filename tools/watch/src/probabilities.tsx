@@ -1,9 +1,11 @@
 // What comes out: a probability for every piece, and the choice of another one.
 
-import { Button, Fold, Slider } from "./controls.tsx";
+import { Button } from "./button.tsx";
+import { Fold, Slider } from "./controls.tsx";
 import { Bar, Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
-import { distinct, joined, percent, shown, spelled } from "./spelling.ts";
+import { percent, shown } from "./numbers.ts";
+import { distinct, joined, spelled } from "./spelling.ts";
 import { ChooseToken } from "./stations.tsx";
 import { END } from "./tokenizer.ts";
 import { softmax } from "./transformer.ts";

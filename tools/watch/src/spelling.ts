@@ -3,17 +3,6 @@
 import type { ComponentChildren } from "preact";
 import { texts } from "./language.ts";
 
-export const shown = (x: number) =>
-  x === -Infinity ? "−∞" : x.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
-
-// As finely near 100% as near 0%, so that what is left of a whole is seen.
-export function percent(share: number): string {
-  if (share <= 0 || share >= 1) return share > 0 ? "100%" : "0%";
-  if (share < 0.001) return "<0.1%";
-  if (share > 0.999) return ">99.9%";
-  return `${(100 * share).toFixed(share < 0.1 || share > 0.9 ? 1 : 0)}%`;
-}
-
 // A piece as a reader knows it. A word begins with a space and a punctuation mark does not: what is otherwise is marked,
 // a part of a word that is joined to the one before by a dot. Symbols are named, and a byte that is a character by itself
 // is that character.

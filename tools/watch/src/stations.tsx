@@ -2,10 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { Leave, Unmasked } from "./breaking.tsx";
-import { Button, Fold, Try } from "./controls.tsx";
+import { Button } from "./button.tsx";
+import { Fold, Try } from "./controls.tsx";
 import { Bar, Strips, Table } from "./drawing.tsx";
 import { texts } from "./language.ts";
-import { joined, listed, shown, spelled } from "./spelling.ts";
+import { shown } from "./numbers.ts";
+import { joined, listed, spelled } from "./spelling.ts";
 import type { Side } from "./state.ts";
 import { moments, type Sequence, similarity } from "./transformer.ts";
 import { choosePosition, largestOf, namesOf, piecesOf, positionOf, readOf, type View } from "./view.ts";

@@ -2,7 +2,7 @@
 
 import { type Look, type PageModel, type Request, Translator } from "./translator.ts";
 
-declare const annotatedWatch: () => unknown; // the function in which the whole script stands, see build.mjs
+declare const annotatedPage: () => unknown; // the function in which the whole script stands, see build.mjs
 
 export type Ask = (request: Request) => Promise<Look>;
 
@@ -18,7 +18,7 @@ type Answer = { look: Look } | { error: string };
 export function startModel(model: PageModel): Running {
   let worker: Worker;
   try {
-    const text = new Blob([`(${annotatedWatch})()`], { type: "text/javascript" });
+    const text = new Blob([`(${annotatedPage})()`], { type: "text/javascript" });
     worker = new Worker(URL.createObjectURL(text));
   } catch {
     const translator = new Translator(model);

@@ -1,0 +1,112 @@
+"""A sentence through a model small enough to print: a page on which every number says where it comes from.
+
+The page's script, `steps.js`, computes all of it in float64, made from tools/watch.
+"""
+
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from annotated.transformer.model import EncoderDecoder
+
+if TYPE_CHECKING:
+    from IPython.display import HTML
+
+__all__ = ["step_page", "step_through"]
+
+# What the page can draw: the paper's model, with one layer on each side.
+NEEDED = {
+    "parts": "paper",
+    "norm_first": False,
+    "activation": "relu",
+    "positions": "sinusoidal",
+    "tied_embeddings": "all",
+    "N": 1,
+}
+TIED = ("tgt_embed.0.lut.weight", "generator.proj.weight")
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>A sentence through the Transformer, number by number</title>{head}
+<body>
+{home}<div id="steps"{language}>
+<noscript><p>This page computes in your browser, which needs JavaScript.</p></noscript></div>
+<script type="application/json" id="model">{model}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def step_page(
+    model: EncoderDecoder,
+    vocabulary: Sequence[str],
+    sentences: Sequence[Sequence[str]],
+    language: str | None = None,
+    home: str = "",
+    head: str = "",
+) -> str:
+    """Return the page as HTML, the model in it; arguments and errors as in `step_through`.
+
+    `home` and `head` are elements: a link back, and what else the page's head holds.
+    """
+    for name, value in NEEDED.items():
+        if getattr(model.config, name) != value:
+            raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(model.config, name)!r}")
+    if len(vocabulary) != model.config.src_vocab:
+        raise ValueError(f"the model has {model.config.src_vocab} tokens, the vocabulary {len(vocabulary)}")
+    if unknown := {word for sentence in sentences for word in sentence} - set(vocabulary):
+        raise ValueError(f"words of the sentences that the vocabulary does not have: {sorted(unknown)}")
+    data = json.dumps(_numbers(model, vocabulary, sentences), ensure_ascii=False).replace("<", "\\u003c")
+    script = resources.files(__name__).joinpath("steps.js").read_text(encoding="utf-8")
+    lang = f' data-language="{html.escape(language)}"' if language else ""
+    return PAGE.format(head=head, home=home, language=lang, model=data, script=script)
+
+
+def _numbers(
+    model: EncoderDecoder, vocabulary: Sequence[str], sentences: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """What the page computes with; a vector is a matrix of one row."""
+    config = model.config
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if name not in TIED}
+    return {
+        "h": config.h,
+        "d_model": config.d_model,
+        "eps": config.layer_norm_eps,
+        "vocabulary": list(vocabulary),
+        "sentences": [list(sentence) for sentence in sentences],
+        "tensors": {name: tensor.reshape(-1, tensor.size(-1)).tolist() for name, tensor in tensors.items()},
+    }
+
+
+def step_through(
+    model: EncoderDecoder,
+    vocabulary: Sequence[str],
+    sentences: Sequence[Sequence[str]],
+    language: str | None = None,
+    height: int = 1000,
+) -> "HTML":
+    """Show the whole computation of a tiny model, step by step, in Jupyter or Colab; nothing is fetched.
+
+    A reader goes forward and back, touches numbers to see where they come from, exchanges words, and takes
+    parts of the model away.
+
+    Args:
+        model: one layer a side, the paper's parts; made for vectors of four numbers.
+        vocabulary: the words by their IDs, the start symbol first, then the end symbol.
+        sentences: those that can be chosen, each a list of words, all of one length.
+        language: "en", "zh", or None for the browser's own.
+        height: in pixels, of the frame.
+
+    Raises ValueError for a model that the page cannot draw, or words that are not in the vocabulary;
+    ImportError without IPython.
+    """
+    from IPython.display import HTML
+
+    text = html.escape(step_page(model, vocabulary, sentences, language))
+    style = f"width: 100%; height: {height}px; border: 0"
+    return HTML(f'<div><iframe title="Every number" style="{style}" srcdoc="{text}"></iframe></div>')
