@@ -3,18 +3,20 @@
 The page's script, `steps.js`, computes all of it in float64, made from tools/watch.
 """
 
+import base64
 import html
 import json
 from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from annotated.plots.steps.still import still
 from annotated.transformer.model import EncoderDecoder
 
 if TYPE_CHECKING:
     from IPython.display import HTML
 
-__all__ = ["step_page", "step_through"]
+__all__ = ["step_page", "step_through", "still"]
 
 # What the page can draw: the paper's model, with one layer on each side.
 NEEDED = {
@@ -31,9 +33,9 @@ PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>A sentence through the Transformer, number by number</title>{head}
+<title>A sentence through the Transformer, number by number</title>
 <body>
-{home}<div id="steps"{language}>
+<div id="steps"{language}>
 <noscript><p>This page computes in your browser, which needs JavaScript.</p></noscript></div>
 <script type="application/json" id="model">{model}</script>
 <script>{script}</script>
@@ -47,13 +49,8 @@ def step_page(
     vocabulary: Sequence[str],
     sentences: Sequence[Sequence[str]],
     language: str | None = None,
-    home: str = "",
-    head: str = "",
 ) -> str:
-    """Return the page as HTML, the model in it; arguments and errors as in `step_through`.
-
-    `home` and `head` are elements: a link back, and what else the page's head holds.
-    """
+    """Return the page as HTML, the model in it; arguments and errors as in `step_through`."""
     for name, value in NEEDED.items():
         if getattr(model.config, name) != value:
             raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(model.config, name)!r}")
@@ -64,22 +61,26 @@ def step_page(
     data = json.dumps(_numbers(model, vocabulary, sentences), ensure_ascii=False).replace("<", "\\u003c")
     script = resources.files(__name__).joinpath("steps.js").read_text(encoding="utf-8")
     lang = f' data-language="{html.escape(language)}"' if language else ""
-    return PAGE.format(head=head, home=home, language=lang, model=data, script=script)
+    return PAGE.format(language=lang, model=data, script=script)
 
 
 def _numbers(
     model: EncoderDecoder, vocabulary: Sequence[str], sentences: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """What the page computes with; a vector is a matrix of one row."""
+    """What the page computes with; a vector is a matrix of one row, and there is no -0.0."""
     config = model.config
-    tensors = {name: tensor for name, tensor in model.state_dict().items() if name not in TIED}
+    tensors = {
+        name: (tensor.reshape(-1, tensor.size(-1)) + 0.0).tolist()
+        for name, tensor in model.state_dict().items()
+        if name not in TIED
+    }
     return {
         "h": config.h,
         "d_model": config.d_model,
         "eps": config.layer_norm_eps,
         "vocabulary": list(vocabulary),
         "sentences": [list(sentence) for sentence in sentences],
-        "tensors": {name: tensor.reshape(-1, tensor.size(-1)).tolist() for name, tensor in tensors.items()},
+        "tensors": tensors,
     }
 
 
@@ -88,7 +89,7 @@ def step_through(
     vocabulary: Sequence[str],
     sentences: Sequence[Sequence[str]],
     language: str | None = None,
-    height: int = 1000,
+    height: int = 900,
 ) -> "HTML":
     """Show the whole computation of a tiny model, step by step, in Jupyter or Colab; nothing is fetched.
 
@@ -98,15 +99,22 @@ def step_through(
     Args:
         model: one layer a side, the paper's parts; made for vectors of four numbers.
         vocabulary: the words by their IDs, the start symbol first, then the end symbol.
-        sentences: those that can be chosen, each a list of words, all of one length.
+        sentences: those that can be chosen, each a list of words, all of one length; the first is shown.
         language: "en", "zh", or None for the browser's own.
-        height: in pixels, of the frame.
+        height: of the frame in pixels, at first; it grows with the page.
 
     Raises ValueError for a model that the page cannot draw, or words that are not in the vocabulary;
     ImportError without IPython.
     """
     from IPython.display import HTML
 
-    text = html.escape(step_page(model, vocabulary, sentences, language))
-    style = f"width: 100%; height: {height}px; border: 0"
-    return HTML(f'<div><iframe title="Every number" style="{style}" srcdoc="{text}"></iframe></div>')
+    page = html.escape(step_page(model, vocabulary, sentences, language))
+    picture, words = still(model, sentences[0], vocabulary)
+    source = base64.b64encode(picture.encode()).decode("ascii")
+    # One upon the other: where a front end drops the frame, the picture is left.
+    place, style = "grid-area: 1 / 1", f"width: 100%; height: {height}px; border: 0"
+    return HTML(
+        f'<div style="display: grid"><img style="{place}" alt="{html.escape(words)}" '
+        f'src="data:image/svg+xml;base64,{source}"><iframe style="{place}; {style}" title="Every number" '
+        f'srcdoc="{page}"></iframe></div>'
+    )

@@ -5,6 +5,7 @@ import { App } from "./app.tsx";
 import base from "./base.css";
 import { texts } from "./language.ts";
 import style from "./style.css";
+import { chosenTheme } from "./theme.ts";
 import type { PageModel } from "./translator.ts";
 import { serve } from "./worker.ts";
 
@@ -28,16 +29,6 @@ function loadModel(address?: string): Promise<PageModel> {
     script.onerror = () => reject(new Error(texts.noScript(address)));
     document.head.append(script);
   });
-}
-
-// Light or dark, as chosen on the site's other pages; nothing leaves it to the system.
-function chosenTheme(): string {
-  try {
-    const mode = localStorage.getItem("mode") ?? "";
-    return ["light", "dark"].includes(mode) ? mode : "";
-  } catch {
-    return ""; // a frame may have no storage
-  }
 }
 
 if (typeof document !== "undefined") {

@@ -20,7 +20,6 @@ interface State extends Changes {
 }
 
 const UNCHANGED = { hidden: [], hiddenFrom: "decoder" as const, leftOut: [] };
-const FIRST_WORDS = "a cat runs";
 const ATTENTIONS = {
   encoder: "encoder.layers.0.self_attn",
   decoder: "decoder.layers.0.self_attn",
@@ -36,7 +35,7 @@ const stepOf = (hash: string) =>
 export function App({ model, language, linked }: { model: TinyModel; language: string; linked: boolean }) {
   const [state, setState] = useState<State>(() => ({
     ...UNCHANGED,
-    words: model.sentences.find((words) => words.join(" ") === FIRST_WORDS) ?? model.sentences[0],
+    words: model.sentences[0],
     step: linked ? stepOf(location.hash) : 0,
     row: 1,
     read: 0,
