@@ -3,14 +3,12 @@
 The page's script, `steps.js`, computes all of it in float64, made from tools/watch.
 """
 
-import base64
 import html
 import json
 from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from annotated.plots.steps.still import still
 from annotated.transformer.model import EncoderDecoder
 
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ __all__ = ["step_page", "step_through", "still"]
 
 # What the page can draw: the paper's model, with one layer on each side.
 NEEDED = {
-    "parts": "paper",
+    "variant": "paper",
     "norm_first": False,
     "activation": "relu",
     "positions": "sinusoidal",
@@ -109,12 +107,9 @@ def step_through(
     from IPython.display import HTML
 
     page = html.escape(step_page(model, vocabulary, sentences, language))
-    picture, words = still(model, sentences[0], vocabulary)
-    source = base64.b64encode(picture.encode()).decode("ascii")
-    # One upon the other: where a front end drops the frame, the picture is left.
+    # One upon the other: where a front end drops the frame, the words are left.
     place, style = "grid-area: 1 / 1", f"width: 100%; height: {height}px; border: 0"
     return HTML(
-        f'<div style="display: grid"><img style="{place}" alt="{html.escape(words)}" '
-        f'src="data:image/svg+xml;base64,{source}"><iframe style="{place}; {style}" title="Every number" '
-        f'srcdoc="{page}"></iframe></div>'
+        f'<div style="display: grid"><p style="{place}">Run this cell: it goes through every number.</p>'
+        f'<iframe style="{place}; {style}" title="Every number" srcdoc="{page}"></iframe></div>'
     )

@@ -199,7 +199,7 @@ export const en = {
   end: "‹end›",
   howToRead: "How to read the strips",
   strips:
-    "In the strips a cell is a number: violet where it is large and positive, sand-coloured where it is large and negative. The line before a strip says what it is: blue for a query, orange for a key, green for a value, grey for the vector of a token. Each group of strips has a scale of its own, which stands below it. Point at a cell, or slide a finger along a strip, to read its numbers.",
+    "In the strips a cell is a number: pink where it is large and positive, blue-green where it is large and negative. The line before a strip says what it is: blue for a query, orange for a key, green for a value, grey for the vector of a token. Each group of strips has a scale of its own, which stands below it. Point at a cell, or slide a finger along a strip, to read its numbers.",
   beyond: (count: number, largest: string) => ` and beyond: ${count} of the numbers are larger, up to ${largest}`,
   numberAt: (at: number, of: number, value: Children) => rich`number ${at} of ${of}: ${value}`,
   asTable: (name: string) => `${name}, as a table`,

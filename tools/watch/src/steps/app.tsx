@@ -198,6 +198,7 @@ function Way({ at, go }: { at: number; go: (step: number) => void }) {
                   type="button"
                   aria-current={i === at ? "step" : undefined}
                   class={i < at ? "past" : undefined}
+                  title={texts.tell[step.id].title}
                   onClick={() => go(i)}>
                   <span>{texts.tell[step.id].title}</span>
                 </button>

@@ -155,12 +155,13 @@ export function Product(props: {
 // Lines from one place to several, or back: each as wide as the weight of its place; thin ones before there are weights.
 export function Lines({ weights, into, thin }: { weights: Num[]; into?: boolean; thin?: boolean }) {
   const middle = weights.length / 2;
+  const most = Math.max(...weights.map(({ value }) => value));
   return (
     <svg class="lines" viewBox={`0 0 ${weights.length} 1`} preserveAspectRatio="none" aria-hidden="true">
       {weights.map(({ value }, j) => {
         const [from, to] = into ? [j + 0.5, middle] : [middle, j + 0.5];
-        const width = thin ? 1.5 : 0.75 + 15 * value;
-        const look = value > 0 || thin ? "line" : "line none";
+        const width = thin ? 1.5 : Math.max(20 * value, 0.75);
+        const look = thin ? "line" : value <= 0 ? "line none" : value === most ? "line strong" : "line";
         return (
           <path
             key={j}

@@ -37,7 +37,7 @@ export const en = {
   start: "start",
   end: "end",
   number: (name: Name): string => {
-    const part = PARTS[name.part] ?? name.part.replace(/[_^]/, " ");
+    const part = PARTS[name.part] ?? name.part;
     const head = name.head === undefined ? "" : `, head ${name.head + 1}`;
     if (PAIRS.includes(name.part)) return `${part}: ${name.row} → ${name.column}${head}`;
     if (!(name.part in PARTS)) return `${part}, row ${name.row}, column ${name.column}`;

@@ -1,7 +1,8 @@
 // Numbers that know where they come from: each is made from others in one of a few ways, and can say how.
 
 export type How =
-  | { op: "given" | "wave"; value: number; written: string } // a weight, or one that the formula of the positions gives
+  | { op: "given"; value: number } // a weight
+  | { op: "wave"; value: number; written: string } // by the formula of the positions
   | { op: "hidden" } // by the mask
   | { op: "nothing" } // of a head that was taken away
   | { op: "dot"; rows: Num[]; columns: Num[]; plus?: Num }
@@ -139,6 +140,6 @@ export function formulaOf({ how }: Num): (Num | string)[] {
       return how.bias.value ? [...scaled, " + ", how.bias] : scaled;
     }
     default:
-      return "written" in how ? [how.written] : [];
+      return how.op === "wave" ? [how.written] : [];
   }
 }

@@ -92,7 +92,7 @@ export class Tiny {
               column: `${i + 1}`,
             };
       const made = rows.map((row, i) =>
-        row.map((value, j) => new Num({ op: "given", value, written: "" }, { step: "", ...nameOf(i, j) })),
+        row.map((value, j) => new Num({ op: "given", value }, { step: "", ...nameOf(i, j) })),
       );
       this.matrices.set(name, made);
     }

@@ -36,7 +36,7 @@ export const zh: Texts = {
   start: "开始",
   end: "结束",
   number: ({ part, row, column, head }) => {
-    const of = PARTS[part] ?? part.replace(/[_^]/, " ");
+    const of = PARTS[part] ?? part;
     const which = head === undefined ? "" : `，第 ${head + 1} 个头`;
     if (PAIRS.includes(part)) return `${of}：${row} → ${column}${which}`;
     if (!(part in PARTS)) return `${of}，第 ${row} 行第 ${column} 列`;
