@@ -258,6 +258,25 @@ words, cat_runs = ["a", "cat", "runs"], english[2]
 print(words, "→", cat_runs.tolist())
 
 # %% [markdown]
+# This is its way through the model, to the first German word. The numbers of the picture, and all those between
+# them, are computed below.
+#
+# ![A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat looks
+# mostly at a. Its vectors are the memory. In the decoder, start looks mostly at cat in the memory, and its
+# vector becomes (0.15, 0.40, 1.08, −1.63). The next word is to be eine 0.66, ein
+# 0.31.](../images/cat_whole.svg)
+#
+# The next cell shows the whole computation in 26 steps, for you to play with. Go from step to step with the
+# arrow keys. Touch a number to see which numbers it was made from. You don't have to understand it all now:
+# the following sections explain one step after another, and you can come back to look at each of them, to
+# change a word, or to take a part of the model away.
+
+# %%
+from annotated.plots import step_through
+
+step_through(tiny, vocab, [words, *(source for source, _ in pairs)])
+
+# %% [markdown]
 # ### 3.4 Embeddings
 #
 # > "[...] we use learned embeddings to convert the input tokens and output tokens to vectors of dimension

@@ -218,6 +218,18 @@ words, cat_runs = ["a", "cat", "runs"], english[2]
 print(words, "→", cat_runs.tolist())
 
 # %% [markdown]
+# 这是它走过模型、写出第一个德语词的路线。图中的数，以及中间的所有数，下面都会一一算出。
+#
+# ![a cat runs 走过模型。在编码器中，每个词起初是一个由四个数组成的向量；cat 主要看 a。编码器的向量就是记忆。在解码器中，start 主要看记忆中的 cat，它的向量变为 (0.15, 0.40, 1.08, −1.63)。下一个词的概率是：eine 0.66，ein 0.31。](../../images/cat_whole.svg)
+#
+# 下一个单元格把整个计算分成 26 步，供你随意翻看。用方向键前进或后退；点击一个数，可以看到它是由哪些数算出来的。现在不必全看懂：后面的各节会一步一步讲解，你随时可以回到这里对照，也可以换掉一个词，或者拿掉模型的一个部分。
+
+# %%
+from annotated.plots import step_through
+
+step_through(tiny, vocab, [words, *(source for source, _ in pairs)])
+
+# %% [markdown]
 # ### 3.4 嵌入
 #
 # > “[……]我们用学到的嵌入，把输入词元和输出词元转换为 dmodel 维的向量。[……]在嵌入层中，我们把这些权重乘以 √dmodel。”

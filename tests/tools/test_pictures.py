@@ -56,8 +56,14 @@ def of_the_model(numbers: SimpleNamespace) -> dict[str, list[torch.Tensor]]:
     encoder, mask = model.encoder.layers[0], torch.ones(1, 4, 4, dtype=torch.bool).tril()
     maps = encoder.self_attn.linears
     watched = (model.src_embed[0], model.src_embed, *maps, encoder.sublayer[0].norm)
-    watched += (encoder.feed_forward.w_1, encoder.feed_forward.w_2, model.decoder)
-    names = ("table", "x", "q", "k", "v", "mixed", "normed", "wide", "narrow", "state")
+    watched += (
+        encoder.feed_forward.w_1,
+        encoder.feed_forward.w_2,
+        model.decoder,
+        model.encoder,
+        model.tgt_embed,
+    )
+    names = ("table", "x", "q", "k", "v", "mixed", "normed", "wide", "narrow", "state", "memory", "y")
     with torch.no_grad(), capture_attention(model) as attention:
         shown = []
         for hide in (*~torch.eye(3, dtype=torch.bool), None):
@@ -75,6 +81,7 @@ def of_the_model(numbers: SimpleNamespace) -> dict[str, list[torch.Tensor]]:
     words = [numbers.number[word] for word in ("ein", "eine", "der", "die", "Katze", "rennt", "</s>")]
     right, article = shown[-1][range(4), numbers.write[2]], words[:2]
     return {
+        "cat_whole": [seen["x"], seen["memory"], seen["y"][0], seen["state"][0], shown[-1][0, article]],
         "cat_word": [seen["table"], alike, alike.softmax(dim=0), alike.softmax(dim=0) @ seen["table"]],
         "cat_position": [seen["table"], seen["x"] - seen["table"], seen["x"]],
         "cat_roles": [seen["x"][1], w_q, w_k, w_v, q[1], k[1], v[1]],

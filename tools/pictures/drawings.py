@@ -26,6 +26,11 @@ def listed(names: Iterable[str], numbers: Iterable[float]) -> str:
     return ", ".join(f"{SIGNS.get(name, name)} {printed(number)}" for name, number in pairs)
 
 
+def most(names: Sequence[str], numbers: Sequence[float]) -> str:
+    """Return the name of the largest number."""
+    return names[max(range(len(names)), key=numbers.__getitem__)]
+
+
 def vector(numbers: Iterable[float]) -> str:
     return f"({', '.join(map(printed, numbers))})"
 
@@ -39,6 +44,42 @@ def sum_below(
             x, y + 22 * line, f"{'+ ' if line else ''}{printed(weight)} · {factor(number)}", SOFT, "start"
         )
     sheet.text(x, y + 22 * len(weights), f"= {printed(total)}", INK, "start", bold=True)
+
+
+# ---- the whole computation
+
+
+def cat_whole(n: Numbers) -> Sheet:
+    columns, right, likely = (60, 140, 220), 430, ("eine", "ein")
+    looks, across = n.weights_2[1].tolist(), n.across[1, 0].tolist()
+    shares = [n.probabilities[0, n.number[word]].item() for word in likely]
+    sheet = Sheet(
+        560,
+        "A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat "
+        f"looks mostly at {most(n.words, looks)}. Its vectors are the memory. In the decoder, start looks mostly "
+        f"at {most(n.words, across)} in the memory, and its vector becomes {vector(n.states[0].tolist())}. The "
+        f"next word is to be {listed(likely, shares)}.",
+    )
+    sheet.text(140, 18, "encoder", SOFT, bold=True)
+    sheet.text(right, 18, "decoder", SOFT, bold=True)
+    for place, x in enumerate(columns):
+        pale = place != 1
+        sheet.chip(x, 50, n.words[place], strong=not pale)
+        sheet.strip(x - CELL / 2, 72, n.x[place].tolist(), pale=pale)
+        sheet.strip(x - CELL / 2, 256, n.memory[place].tolist(), pale=pale)
+    sheet.fan(columns, 186, (columns[1], 256), looks, [0])
+    sheet.chip(right, 50, START, strong=True)
+    sheet.strip(right - CELL / 2, 72, n.y[0, 0].tolist())
+    sheet.arrow((right, 186), (right, 424))
+    sheet.fan(columns, 370, (right - CELL / 2, 424), across, [1])
+    sheet.strip(right - 2 * CELL, 426, n.states[0].tolist(), lying=True)
+    sheet.arrow((right, 458), (right, 484))
+    for line, (word, share) in enumerate(zip(likely, shares, strict=True)):
+        y = 504 + 36 * line
+        sheet.chip(right - 100, y, word, strong=line == 0)
+        sheet.bar(right - 62, y, share, 110, strong=line == 0)
+        sheet.text(right + 56, y, printed(share), INK if line == 0 else SOFT, "start", bold=line == 0)
+    return sheet
 
 
 # ---- one word first
