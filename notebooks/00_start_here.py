@@ -258,8 +258,8 @@ words, cat_runs = ["a", "cat", "runs"], english[2]
 print(words, "→", cat_runs.tolist())
 
 # %% [markdown]
-# This is its way through the model, to the first German word. The numbers of the picture, and all those between
-# them, are computed below.
+# This is its way through the model, to the first German word. The numbers of the picture, and all those
+# between them, are computed below.
 #
 # ![A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat looks
 # mostly at a. Its vectors are the memory. In the decoder, start looks mostly at cat in the memory, and its

@@ -55,10 +55,10 @@ def cat_whole(n: Numbers) -> Sheet:
     shares = [n.probabilities[0, n.number[word]].item() for word in likely]
     sheet = Sheet(
         560,
-        "A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat "
-        f"looks mostly at {most(n.words, looks)}. Its vectors are the memory. In the decoder, start looks mostly "
-        f"at {most(n.words, across)} in the memory, and its vector becomes {vector(n.states[0].tolist())}. The "
-        f"next word is to be {listed(likely, shares)}.",
+        "A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; "
+        f"cat looks mostly at {most(n.words, looks)}. Its vectors are the memory. In the decoder, start "
+        f"looks mostly at {most(n.words, across)} in the memory, and its vector becomes "
+        f"{vector(n.states[0].tolist())}. The next word is to be {listed(likely, shares)}.",
     )
     sheet.text(140, 18, "encoder", SOFT, bold=True)
     sheet.text(right, 18, "decoder", SOFT, bold=True)
