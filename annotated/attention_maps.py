@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,23 @@ from annotated.transformer.attention import Mask, MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 
 AttentionMaps = dict[tuple[str, int], Tensor]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TranslationAttention:
+    """The attention weights of one translation, with the tokens that stand on their axes.
+
+    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
+    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
+    """
+
+    src_tokens: list[str]
+    tgt_tokens: list[str]
+    maps: AttentionMaps
+
+    def __repr__(self) -> str:
+        layers = ", ".join(sorted({kind for kind, _ in self.maps}))
+        return f"TranslationAttention({self.src_tokens} → {self.tgt_tokens}, maps of {layers})"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from workload import text_of
 
 from annotated.metrics import paired_bootstrap
 from annotated.translation.data import ParallelText
-from annotated.translation.storage.model_folder import find_model, reads_tokenized, training_settings
+from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator
 
@@ -44,7 +44,7 @@ def searches(beams: Sequence[int]) -> dict[str, Found]:
 def load(model: str, split: str, short: bool = False) -> tuple[Translator, ParallelText, str]:
     """The model, the text of a split as the model wants it, and how sacreBLEU should cut it."""
     translator, trained = Translator.load(model), training_settings(find_model(model))
-    return translator, text_of(trained, short)[split], "none" if reads_tokenized(trained) else "13a"
+    return translator, text_of(trained, short)[split], "none" if trained.get("tokenized") else "13a"
 
 
 def compared(found: list[str], base: list[str], text: ParallelText, tokenize: str, what: str) -> Found:

@@ -145,7 +145,8 @@ def test_attention_stands_on_its_tokens(translator):
     assert seen.tgt_tokens == pieces([0, *translator.tgt_tokenizer.encode("a cat")])
     assert set(seen.maps) == {("encoder", 0), ("decoder", 0), ("cross", 0)}
     for (kind, _), weights in seen.maps.items():
-        queries, keys = seen.tokens(kind)
+        queries = seen.src_tokens if kind == "encoder" else seen.tgt_tokens
+        keys = seen.tgt_tokens if kind == "decoder" else seen.src_tokens
         assert weights.shape == (1, len(queries), len(keys))
         torch.testing.assert_close(weights.sum(-1), torch.ones(1, len(queries)))
     assert (seen.maps["decoder", 0].triu(1) == 0).all()

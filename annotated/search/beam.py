@@ -51,10 +51,10 @@ def beam_search(
     alpha: float = Search.alpha,
     penalty: Penalty = Search.penalty,
     n_best: int = Search.n_best,
+    no_repeat_ngram: int = Search.no_repeat_ngram,
     prefixes: Sequence[Sequence[int]] | None = None,
     forbidden: Sequence[int] = (),
     on_step: Callable[[int, list[Candidate]], None] | None = None,
-    no_repeat_ngram: int = Search.no_repeat_ngram,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: at every step, keep the `beam` likeliest hypotheses of each sentence.
 
@@ -70,12 +70,12 @@ def beam_search(
         start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: number of hypotheses returned for each sentence, best first (fewer, if fewer were found).
+        no_repeat_ngram: length of the sequences of tokens of which none is generated twice in a translation
+            (Paulus et al. 2018); 0 lets all repeat. Prefixes stay as they are.
         prefixes: for each sentence, the tokens with which its translation must begin.
         forbidden: tokens that are never generated.
         on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
-        no_repeat_ngram: length of the sequences of tokens of which none is generated twice in a translation
-            (Paulus et al. 2018); 0 lets all repeat. Prefixes stay as they are.
 
     Raises ValueError as `Search` does, for a limit below 2, and for prefixes with the end symbol or forbidden
     tokens.

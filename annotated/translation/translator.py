@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from annotated.attention_maps import AttentionMaps, capture_attention
+from annotated.attention_maps import TranslationAttention, capture_attention
 from annotated.batches import padding_mask
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
@@ -19,15 +19,14 @@ from annotated.search.config import Search
 from annotated.search.penalty import Penalty
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.data.token_batches import pad_rows
+from annotated.translation.data.token_batches import batch_by_length, pad_rows
 from annotated.translation.devices import find_device
 from annotated.translation.limits import ENGINES, Limits
 from annotated.translation.storage.model_folder import (
+    TrainedText,
     check_vocabularies,
     find_model,
-    lengths_of,
     load_model,
-    reads_tokenized,
     shipped_model,
     training_settings,
 )
@@ -41,29 +40,6 @@ if TYPE_CHECKING:
 
 MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
 ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TranslationAttention:
-    """The attention weights of one translation, with the tokens that stand on their axes.
-
-    `maps["encoder" | "decoder" | "cross", layer]` is float32 (h, queries, keys). Encoder queries and keys are
-    `src_tokens`; decoder queries are `tgt_tokens`, those read, from `<s>` on; cross keys are `src_tokens`.
-    """
-
-    src_tokens: list[str]
-    tgt_tokens: list[str]
-    maps: AttentionMaps
-
-    def __repr__(self) -> str:
-        layers = ", ".join(sorted({kind for kind, _ in self.maps}))
-        return f"TranslationAttention({self.src_tokens} → {self.tgt_tokens}, maps of {layers})"
-
-    def tokens(self, kind: str) -> tuple[list[str], list[str]]:
-        """Return the tokens down (queries) and across (keys) a map of this kind."""
-        queries = self.src_tokens if kind == "encoder" else self.tgt_tokens
-        keys = self.tgt_tokens if kind == "decoder" else self.src_tokens
-        return queries, keys
 
 
 class Translator:
@@ -117,9 +93,7 @@ class Translator:
     ) -> "Translator":
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
-        settings = training_settings(folder)
-        known = {"tokenized": reads_tokenized(settings), "pair": settings.get("pair")}
-        known["longest_source"], known["max_extra"] = lengths_of(settings)
+        known = asdict(TrainedText.of(training_settings(folder)))
         return cls(*load_model(folder, find_device(device)), **{**known, **options})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -142,11 +116,11 @@ class Translator:
         beam: int = Search.beam,
         alpha: float = Search.alpha,
         penalty: Penalty = Search.penalty,
+        no_repeat_ngram: int = Search.no_repeat_ngram,
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
         first_line: int = 1,
-        no_repeat_ngram: int = Search.no_repeat_ngram,
     ) -> list[str]:
         """Translate sentences, one for one and in order; one without a visible character gives "".
 
@@ -155,11 +129,13 @@ class Translator:
         batches side by side as PyTorch has threads. Messages count lines from `first_line` on. Raises
         ValueError for a single string or a table, for scores that are not finite, and as `beam_search` does.
         """
-        options = beam, alpha, penalty, 1, prefix, max_tokens, progress, first_line, no_repeat_ngram
+        options = beam, alpha, penalty, no_repeat_ngram, prefix, max_tokens, progress, first_line
         results = self.search(sentences, *options)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
-    def n_best(self, sentence: str, n: int = 4, alpha: float = Search.alpha) -> list[tuple[str, float]]:
+    def n_best(
+        self, sentence: str, n: int = Search.beam, alpha: float = Search.alpha
+    ) -> list[tuple[str, float]]:
         """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
         [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
         return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
@@ -170,12 +146,12 @@ class Translator:
         beam: int = Search.beam,
         alpha: float = Search.alpha,
         penalty: Penalty = Search.penalty,
-        n_best: int = 1,
+        no_repeat_ngram: int = Search.no_repeat_ngram,
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
         first_line: int = 1,
-        no_repeat_ngram: int = Search.no_repeat_ngram,
+        n_best: int = Search.n_best,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character."""
         settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
@@ -198,10 +174,9 @@ class Translator:
             options = {**asdict(settings), "prefixes": [begun] * len(batch), "forbidden": self.forbidden}
             return beam_search(self.model, src, mask, longest, tokenizer.start, tokenizer.end, **options)
 
-        with (
-            evaluating(self.model),  # around all batches: the first to end must not switch dropout on again
-            tqdm(total=len(sources), unit="line", disable=None if progress else True) as bar,
-        ):
+        # Around all batches: the first to end must not switch dropout on again.
+        bar = tqdm(total=len(sources), unit="line", disable=None if progress else True)
+        with evaluating(self.model), bar:
             engine = None if begun else self.engine_for(len(sources))
             bar.set_description(f"by {engine or 'PyTorch'}")
             if engine is not None:
@@ -210,7 +185,7 @@ class Translator:
                     results |= {i: best for i, best in zip(batch, found, strict=True) if best is not None}
                     bar.update(len(results) - bar.n)
             rest = {i: source for i, source in sources.items() if i not in results}
-            batches = list(batch_by_length(rest, max(1, max_tokens // beam)))
+            batches = batch_by_length(rest, max(1, max_tokens // beam))
             run = map_in_threads if self.device.type == "cpu" and len(batches) > 1 else map
             for batch, searched in zip(batches, run(search_batch, batches), strict=True):
                 results |= zip(batch, searched, strict=True)
@@ -307,11 +282,8 @@ class Translator:
         masks = padding_mask(src, self.src_tokenizer.pad), subsequent_mask(tokens.size(1), tokens.device)
         with evaluating(self.model), capture_attention(self.model) as maps:
             self.model(src, tokens, *masks)
-        return TranslationAttention(
-            self.src_tokenizer.pieces(src[0].tolist()),
-            self.tgt_tokenizer.pieces(tgt),
-            {name: weights[0] for name, weights in maps.items()},
-        )
+        pieces = self.src_tokenizer.pieces(src[0].tolist()), self.tgt_tokenizer.pieces(tgt)
+        return TranslationAttention(*pieces, {name: weights[0] for name, weights in maps.items()})
 
     def show_attention(self, sentence: str, translation: str | None = None) -> "alt.LayerChart":
         """Draw `attention(sentence, translation)`: every layer, head and kind, to choose from by menus."""
@@ -319,18 +291,6 @@ class Translator:
 
         seen = self.attention(sentence, translation)
         return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
-
-
-def batch_by_length(encoded: dict[int, list[int]], max_tokens: int) -> Iterator[list[int]]:
-    """Group sentences of like length, the longest first: rows times longest stays within `max_tokens`."""
-    batch: list[int] = []
-    for i in sorted(encoded, key=lambda i: -len(encoded[i])):
-        if batch and len(encoded[batch[0]]) * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
 
 
 def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:

@@ -170,7 +170,7 @@ def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monk
     complains(["evaluate", "--model", folder, "--pair", "en-de"], capfd, "to translate de-en, not en-de")
     write_json(folder / "training.json", {"epochs": 2})  # a run begun from Python, which names no corpus
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
-    assert asked[1:] == [("multi30k", "en-de", None, None)]
+    assert asked[1:] == [("multi30k", None, None, None)]
 
 
 def test_averaging(run, tmp_path, capfd):

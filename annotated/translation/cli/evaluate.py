@@ -18,7 +18,7 @@ from annotated.translation.data.pairs import languages
 from annotated.translation.devices import print_message
 from annotated.translation.evaluation import score_split
 from annotated.translation.files import check_output, json_text
-from annotated.translation.storage.model_folder import find_model, reads_tokenized, training_settings
+from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import normalize
 
 
@@ -31,7 +31,7 @@ def evaluate(args: argparse.Namespace) -> None:
     with located():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
-        options = reads_tokenized(vars(args)), Search(**search_settings(args)), args.bleu_tokenize
+        options = bool(args.tokenized), Search(**search_settings(args)), args.bleu_tokenize
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}

@@ -5,7 +5,7 @@ of the batches, follow from (seed, epoch) alone: training can be taken up again 
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -51,11 +51,7 @@ class TokenBatches:
                 f"{pairs.name}, line {pairs.lines[longest]}: {widths[longest]:,} tokens do not fit into a "
                 f"batch of max_tokens={max_tokens:,}; raise it, or drop long pairs with max_sentence"
             )
-        descending, end = -np.sort(-widths), 0
-        self._ends: list[int] = []  # of each batch, in pairs sorted from long to short
-        while end < len(widths):
-            end = min(end + max_tokens // int(descending[end]), len(widths))
-            self._ends.append(end)
+        self._ends = batch_ends((-np.sort(-widths)).tolist(), max_tokens)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -87,6 +83,22 @@ class TokenBatches:
             src = [cut(row, cut.src_tokenizer, chance) for row, chance in zip(src, chances, strict=True)]
             tgt = [cut(row, cut.tgt_tokenizer, chance) for row, chance in zip(tgt, chances, strict=True)]
         return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad)
+
+
+def batch_ends(lengths: Sequence[int], max_tokens: int) -> list[int]:
+    """Return where batches end in rows of falling `lengths`: rows times longest is within `max_tokens`."""
+    ends, end = [], 0
+    while end < len(lengths):
+        end = min(end + max(1, max_tokens // lengths[end]), len(lengths))
+        ends.append(end)
+    return ends
+
+
+def batch_by_length(rows: Mapping[int, Sequence[int]], max_tokens: int) -> list[list[int]]:
+    """Group rows of like length by their keys, the longest first; a row that is too long comes alone."""
+    order = sorted(rows, key=lambda i: -len(rows[i]))
+    ends = batch_ends([len(rows[i]) for i in order], max_tokens)
+    return [order[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def mixed_seed(*numbers: int) -> int:

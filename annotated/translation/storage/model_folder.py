@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -261,12 +262,18 @@ def training_settings(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def lengths_of(settings: Mapping[str, Any]) -> tuple[int | None, int]:
-    """Return a run's longest source in tokens, None if unknown, and how much longer a translation may be."""
-    lengths = settings.get("lengths") or {}
-    return lengths.get("source"), lengths.get("max_extra", EXTRA_TOKENS)
+@dataclass(frozen=True)
+class TrainedText:
+    """What a run's settings tell of the text that its model was trained on."""
 
+    pair: str | None  # the languages, such as "en-de"
+    tokenized: bool  # lower-cased and tokenized beforehand
+    longest_source: int | None  # in tokens
+    max_extra: int  # tokens that a translation may have more than its source
 
-def reads_tokenized(settings: Mapping[str, Any]) -> bool:
-    """Return whether a model's text is tokenized and lower-cased beforehand, as a run's settings say."""
-    return bool(settings.get("tokenized"))
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> "TrainedText":
+        """Read them; None is unknown."""
+        lengths = settings.get("lengths") or {}
+        extra = lengths.get("max_extra", EXTRA_TOKENS)
+        return cls(settings.get("pair"), bool(settings.get("tokenized")), lengths.get("source"), extra)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from functools import partial
 from inspect import Parameter, Signature, signature
 from itertools import chain
@@ -22,9 +22,9 @@ from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import default_torch_state, find_device, is_first, print_message
 from annotated.translation.files import cached_folder
 from annotated.translation.storage.model_folder import (
+    TrainedText,
     find_model,
     load_model,
-    reads_tokenized,
     training_settings,
 )
 from annotated.translation.tokenizers import (
@@ -187,7 +187,7 @@ def train(
                         found = extended(*found, text["train"])
                 else:
                     found = new_model(
-                        text, base, kinds, vocab, model_settings, reads_tokenized(record), cache
+                        text, base, kinds, vocab, model_settings, bool(record.get("tokenized")), cache
                     )
         return train_in_group(found, text, config, run, device, record, resume, cache)
 
@@ -245,8 +245,7 @@ def train_in_group(
     extra = max(EXTRA_TOKENS, int((pairs.tgt.lengths - 1 - pairs.src.lengths).max()))
     record["lengths"] = {"source": longest, "max_extra": extra}
     trainer = Trainer(model, (src, tgt), batches, validation, config, run, device, record, corpus.fingerprint)
-    tokenized = reads_tokenized(record)
-    translator = Translator(model, src, tgt, tokenized, corpus.pair, longest_source=longest, max_extra=extra)
+    translator = Translator(model, src, tgt, **asdict(TrainedText.of(record)))
     trainer.run(resume)
     end = f"at step {trainer.progress.step}: the model is in {run.path}"
     if not trainer.progress.finished(config):

@@ -25,6 +25,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import TokenBatches, mixed_seed
 from annotated.translation.devices import default_torch_state, print_message, rank_and_world, silent
 from annotated.translation.storage.model_folder import (
+    TrainedText,
     load_weights,
     rehearse_saving,
     training_settings,
@@ -80,7 +81,8 @@ class Trainer:
         self.device = torch.device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
         notes = notes or {}
-        self.validation = Validation(validation, tokenizers[1], notes, config.metric) if validation else None
+        text = TrainedText.of(notes)
+        self.validation = Validation(validation, tokenizers[1], text, config.metric) if validation else None
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**notes, **dataclasses.asdict(config)}
         self.rank, self.world = rank_and_world()

@@ -1,6 +1,6 @@
 """Validation, which the processes of a run share, and early stopping, which goes by its scores."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import shortened
 from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import rank_and_world
-from annotated.translation.storage.model_folder import lengths_of, reads_tokenized
+from annotated.translation.storage.model_folder import TrainedText
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.distributed import all_gather, all_reduce
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 class Validation:
     """Score a model on `batches`: each process its share, and the scores are those of all.
 
-    `metric` scores greedy translations: "loss" for none of them, or a name of `METRICS`. `notes` name the
-    languages ("pair") and tokenized text ("tokenized"), by which BLEU counts words.
+    `metric` scores greedy translations: "loss" for none of them, or a name of `METRICS`. By the languages of
+    the `text`, and where it is tokenized, BLEU counts words.
     """
 
     def __init__(
         self,
         batches: TokenBatches,
         tokenizer: Tokenizer,
-        notes: Mapping[str, object],
+        text: TrainedText,
         metric: str = "loss",
     ):
         rank, world = rank_and_world()
         self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
-        language = str(notes.get("pair") or "").partition("-")[2]
-        bleu = partial(bleu_metric, "none" if reads_tokenized(notes) else bleu_tokenizer(language))
+        language = str(text.pair or "").partition("-")[2]
+        bleu = partial(bleu_metric, "none" if text.tokenized else bleu_tokenizer(language))
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
         self.metric = makers[metric]()
         references = (tokenizer.decode(row) for row in batches.pairs.tgt[:1000])
         if metric == "bleu" and bleu_tokenizer(language) == "13a" and lacks_spaces(references):
             advice = "name its language by --pair, or take another metric, such as chrf"
             raise ValueError(f"BLEU counts words between spaces, which the targets lack; {advice}")
-        self.max_extra = lengths_of(notes)[1]
+        self.max_extra = text.max_extra
 
     def share(self) -> list[Batch]:
         """Return the batches of this process."""
