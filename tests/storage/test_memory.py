@@ -99,25 +99,13 @@ def test_a_model_takes_its_weights_once(dtype, tmp_path):
     assert read("load_model", mapped + 3 * taken + 32 * MB, small, large) == ["loaded"]
 
 
-def test_a_file_of_torch_save_claims_what_it_likes(tmp_path):
+def test_a_file_of_torch_save_names_as_many_layers_as_it_likes(tmp_path):
     state = classic_state(classic.make_model(6, 6, N=2, d_model=8, d_ff=8, h=8))
-    w_1, table = "encoder.layers.0.feed_forward.w_1.weight", "src_embed.0.lut.weight"
     claims = {
-        "one number many times": ({table: torch.zeros(1).expand(10**9, 8)}, "tensors claim 32,000,"),
-        "one matrix in many places": (
-            {f"encoder.layers.{i}.w": torch.zeros(300, 300) for i in range(2)}
-            | dict.fromkeys([f"decoder.layers.{i}.w" for i in range(3000)], torch.zeros(300, 300)),
-            "tensors claim ",
-        ),
-        "layers": ({"encoder.layers.100000000.x": torch.zeros(1)}, "but the settings ask for "),
-        "layers beyond counting": (
-            {f"encoder.layers.{'1' * 5000}.x": torch.zeros(1)},
-            "is not part of what the settings describe",
-        ),
-        "no numbers": ({table: torch.empty(10**9, 8, device="meta")}, "tensors claim 32,000,"),
-        "sparse": ({w_1: torch.zeros(8, 8).to_sparse()}, "is not a file of tensors by name"),
+        "encoder.layers.100000000.x": "but the settings ask for ",
+        f"encoder.layers.{'1' * 5000}.x": "is not part of what the settings describe",
     }
-    files = [tmp_path / "good", *(tmp_path / name for name in claims)]
-    for file in files:
-        torch.save({**state, **claims.get(file.name, [{}])[0]}, file)
-    check(read("load_classic", 128 * MB, *files), [says for _, says in claims.values()])
+    files = [tmp_path / "good", *(tmp_path / str(len(name)) for name in claims)]
+    for file, name in zip(files, [next(iter(state)), *claims], strict=True):
+        torch.save({name: torch.zeros(1), **state}, file)
+    check(read("load_classic", 128 * MB, *files), claims.values())
