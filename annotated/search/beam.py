@@ -95,6 +95,8 @@ def beam_search(
     for i, (limit, prefix) in enumerate(zip(limits, prefixes or [()] * len(src), strict=True)):
         if limit < 2:
             raise ValueError(f"max_len must be at least 2, for the start and the end symbol, not {limit}")
+        if min(prefix, default=0) < 0:
+            raise ValueError(f"prefix {prefix} contains {min(prefix)}, which is no token")
         if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
             raise ValueError(f"prefix {prefix} contains the end symbol, or one of them is forbidden")
         limit = max(min(limit - 1, model.max_positions or limit), len(prefix) + 1)

@@ -32,6 +32,8 @@ def greedy_decode(
     """
     if max_len < 1:
         raise ValueError(f"max_len must be at least 1, not {max_len}")
+    if min(forbidden, default=0) < 0:
+        raise ValueError(f"there is no token {min(forbidden)} to forbid")
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
     if src_mask is None:
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
@@ -48,8 +50,8 @@ def greedy_decode(
             log_probs = model.generator(states[:, -1])  # (active, V)
             log_probs[:, list(forbidden)] = -torch.inf
             best, token = log_probs.max(dim=-1)  # argmax is slower
-            if best.isnan().any():
-                raise ValueError("the scores are not finite")
+            if not best.isfinite().all():
+                raise ValueError("the scores are not finite, or all tokens are forbidden")
             columns.append(torch.full_like(columns[0], end).index_copy(0, active, token))
             left = (token != end).nonzero().flatten()
             if len(left) < len(active):  # rows that have ended leave the batch

@@ -30,6 +30,13 @@ def test_what_needs_no_model_loads_no_library(arguments):
     assert done.stdout
 
 
+def test_help_does_without_docstrings():
+    command = [sys.executable, "-OO", "-m", "annotated", "train", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--learning-rate" in done.stdout
+
+
 @pytest.mark.parametrize(("arguments", "says"), [(["train", "--lr", "1"], "--out"), (["fly"], "fly")])
 def test_a_wrong_flag_is_told_without_it_too(arguments, says):
     done = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True)

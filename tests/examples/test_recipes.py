@@ -3,13 +3,18 @@
 import json
 import re
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from torch import nn
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
+from annotated.transformer.variants import VARIANTS, Parts
+from annotated.translation.data import Corpus, load_corpus
+from annotated.translation.files import read_json
 from annotated.translation.tokenizers import UNK, WordTokenizer
 from annotated.translation.translator import Translator
 
@@ -142,3 +147,28 @@ def test_the_log_of_a_run_goes_to_tensorboard(tmp_path):
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     assert found == {"loss": [(5, 2.5)], "seconds": [(5, 1.0)], "validation_loss": [(9, 2.0)]}
+
+
+def test_an_interval_over_seeds_holds_the_mean_as_often_as_it_says():
+    over_seeds = recipe("over_seeds").over_seeds
+    draw = Random(0)
+    intervals = [over_seeds(lambda seed: draw.gauss(5, 2), seeds) for seeds in (2, 3, 6) for _ in range(2000)]
+    assert 0.94 < sum(low < 5 < high for _, low, high in intervals) / len(intervals) < 0.96
+
+
+def test_two_runs_of_a_seed_are_compared(tmp_path, monkeypatch):
+    class Rms(Parts):
+        def norm(self):
+            return nn.RMSNorm(self.config.d_model)
+
+    monkeypatch.setitem(VARIANTS, "rms", Rms)
+    monkeypatch.chdir(tmp_path)
+    corpus = load_corpus("grammar", "de-en")
+    few = {name: text.take(range(20)) for name, text in corpus.splits.items()}
+    block = recipe("gain")
+    block.gain.__globals__["load_corpus"] = lambda *_: Corpus("grammar", "de", "en", few)
+    small = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_steps": 1, "vocab": 400}
+    assert abs(block.gain(1, **small)) < 100
+    for name in ("paper", "rms"):
+        settings = read_json(tmp_path / f"runs/{name}-1/training.json")
+        assert (settings["variant"], settings["seed"]) == (name, 1)

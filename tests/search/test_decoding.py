@@ -322,6 +322,7 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
         {"max_len": 1},
         {"prefixes": [(3,), (4,)]},
         {"prefixes": [(3, END, 3)]},
+        {"prefixes": [(-1,)]},
         {"prefixes": [(3,)], "forbidden": (3,)},
         {"forbidden": (END, 2)},
     ],
@@ -357,6 +358,10 @@ def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
     model, src = toy(), torch.tensor([[3, 4]])
     with pytest.raises(ValueError, match="no token -1"):
         beam_search(model, src, None, 6, START, END, forbidden=[-1])
+    with pytest.raises(ValueError, match="no token -1"):
+        greedy_decode(model, src, None, 5, START, END, forbidden=[-1])
+    with pytest.raises(ValueError, match="all tokens are forbidden"):
+        greedy_decode(model, src, None, 5, START, END, forbidden=range(12))
     with torch.no_grad():
         model.generator.proj.weight[5] = torch.nan
     with pytest.raises(ValueError, match="not finite"):

@@ -16,7 +16,7 @@ from annotated.perplexity import TokenScores
 from annotated.translation.files import read_json, write_json
 from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, load_model, save_model
 from annotated.translation.storage.tensor_files import read_tensors
-from annotated.translation.training.checkpoint import average_checkpoints, restore
+from annotated.translation.training.checkpoint import Progress, average_checkpoints, restore
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.trainer import TrainingError
 from annotated.translation.training.validation import Validation
@@ -274,3 +274,8 @@ def test_a_run_whose_folder_is_removed_ends_with_an_error(tmp_path, monkeypatch)
     monkeypatch.setattr(trainer, "validate", lambda: (validate(), shutil.rmtree(tmp_path / "run")))
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         trainer.fit()
+
+
+def test_a_run_whose_folder_was_removed_ends_with_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"training\.json was removed while the run went on"):
+        RunFolder(tmp_path / "run").save(None, (), None, Progress(), {})

@@ -153,7 +153,10 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
         values = values[name]
+    named = [key.replace("-", "_") for key in values]
     for key in values:
+        if named.count(key.replace("-", "_")) > 1:
+            command.error(f"{path}: {flag_name(key)} stands in it twice")
         if key.replace("-", "_") in BY_HAND:
             command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
     return {key: value for key, value in values.items() if value is not None}

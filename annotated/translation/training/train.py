@@ -131,6 +131,8 @@ def train(
         raise ValueError("the preset auto builds a new model; with init_from, give another")
     if extend_vocabulary and init_from is None:
         raise ValueError("extend_vocabulary has no effect without init_from")
+    if tokenizer and src_tokenizer and tgt_tokenizer:
+        raise ValueError(f"tokenizer = {tokenizer!r} has no effect: each side has its own")
     kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
     for kind in kinds:
         if kind not in KINDS:
@@ -142,7 +144,7 @@ def train(
     base = "tiny" if preset == "auto" else preset  # until the text is known
     model_settings, config = split_settings(base, settings)
     record: Settings = {
-        "tokenizer": tokenizer if init_from else tokenizer or "subwords",
+        "tokenizer": tokenizer or (None if init_from or (src_tokenizer and tgt_tokenizer) else "subwords"),
         "src_tokenizer": src_tokenizer,
         "tgt_tokenizer": tgt_tokenizer,
         "vocab": SUBWORDS if vocab is None and {*kinds} == {"subwords"} and not init_from else vocab,
