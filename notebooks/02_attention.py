@@ -701,11 +701,12 @@ def test_my_attention(my_attention):
     allowed = torch.rand(5, 4) < 0.5
     allowed[2] = False  # the third query sees nothing
     output = my_attention(*tried, allowed)
-    assert torch.is_tensor(output), f"wanted is the output, a tensor; returned was {output!r}"
+    assert torch.is_tensor(output), f"wanted is the output, a tensor; returned was a {type(output).__name__}"
     report = check.attention(my_attention)
     assert report.passed, report
     assert not output[..., 2, :].any(), "a query that sees nothing gets zeros"
     output.sum().backward()
+    assert all(t.grad is not None for t in tried), "no gradient reaches the query, the key or the value"
     assert all(t.grad.isfinite().all() for t in tried), "a gradient is NaN where a query sees nothing"
 
 
