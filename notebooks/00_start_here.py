@@ -22,8 +22,8 @@
 # model is built, and it translates. The second one, twenty minutes, is about training, about mistakes that
 # are easy to make, and about what came after.
 #
-# **You have only half an hour?** Read *The reward first* and *One word first*. Then look at the drawings,
-# which show every step with its numbers, and read *One word at a time*.
+# **You have only half an hour?** Read the four passages marked with ▸: the reward, the tiny model with its
+# computation step by step, one word first, and one word at a time.
 
 # %% tags=["install"]
 import sys
@@ -50,7 +50,7 @@ if not any(distributions(name="annotated-transformer")):
     )
 
 # %% [markdown]
-# ## The reward first
+# ## ▸ The reward first
 #
 # This Transformer reads English and writes German. It was trained on 29,000 captions of photographs and their
 # German translations, and it comes with `annotated`, this course's package.
@@ -175,7 +175,7 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # written as `length`.
 
 # %% [markdown]
-# ### A model small enough to print
+# ### ▸ A model small enough to print
 #
 # The paper's model has vectors of 512 numbers, too many to read. So we train a tiny model with vectors of
 # **four** numbers, one layer on each side, and two *heads*, that is, two attention functions side by
@@ -334,7 +334,7 @@ def normalize(rows):
 # factor, they would be swamped by the position vectors that we add later, whose entries reach 1.
 
 # %% [markdown]
-# ### One word first
+# ### ▸ One word first
 #
 # The embedding of *cat* is the same in every sentence. But to translate *cat* well, the model has to know
 # what stands around it. So it gives *cat* a new vector, into which the other words are mixed. Here is the
@@ -494,7 +494,7 @@ assert near(product(x, w_v), values)
 
 # %% [markdown]
 # Now compare, weigh and mix, as before. The score of a word is the dot product of the query of *cat* with the
-# word's key. One step is new: we divide each score by $\sqrt{d_k} = \sqrt 2$, and the next section says why.
+# word's key. One step is new: we divide each score by $\sqrt{d_k} = \sqrt 2$, and you will soon see why.
 #
 # ![The query of cat, (1.62, −0.20), times the keys of a, cat and runs gives the scores a 1.48, cat 0.90, runs
 # −1.04. Divided by the square root of 2 they are 1.05, 0.64, −0.73, and a softmax turns them into the weights
@@ -1270,7 +1270,7 @@ for name, start in fresh.state_dict().items():
         assert abs(package[name].std() - start.std()) <= 0.1 * start.std() + 1e-6, name
 
 # %% [markdown]
-# ### One word at a time
+# ### ▸ One word at a time
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next."
@@ -1716,22 +1716,22 @@ assert report.passed, report
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil: compute by hand what *cat* gets from head 2 of the encoder. The query
-# of *cat* is (1.62, −0.20). The keys of *a*, *cat* and *runs* are (0.90, −0.12), (0.71, 1.28) and (−0.54,
-# 0.82), and their values are (0.80, −1.04), (0.30, 0.25) and (0.15, 0.31). First the three scores, divided by
-# $\sqrt 2$; then the weights, for which you need a pocket calculator; then the output. You find both results
-# in the section on multi-head attention.
+# **Exercise 1 (easy).** With a pencil: compute by hand what *cat* gets from head 1 of the encoder. The query
+# of *cat* is (0.28, −0.53). The keys of *a*, *cat* and *runs* are (0.88, 0.40), (0.08, 0.75) and (−1.16,
+# 0.03), and their values are (0.88, 0.38), (−1.04, −0.39) and (−0.43, −0.62). First the three scores, divided
+# by $\sqrt 2$; then the weights, for which you need a pocket calculator; then the output. You find both
+# results in the section on multi-head attention.
 
 # %% tags=["solution"]
-# Scores: (1.62 * 0.90 + 0.20 * 0.12) / 1.41 = 1.05, (1.62 * 0.71 - 0.20 * 1.28) / 1.41 = 0.63, and (-1.62 *
-# 0.54 - 0.20 * 0.82) / 1.41 = -0.74. Their exponentials are 2.86, 1.88 and 0.48, and the sum is 5.22. So the
-# weights are 0.55, 0.36 and 0.09, and the output is 0.55 * (0.80, -1.04) + 0.36 * (0.30, 0.25) + 0.09 *
-# (0.15, 0.31) = (0.56, -0.45).
-fits = torch.tensor([[0.90, -0.12], [0.71, 1.28], [-0.54, 0.82]]) @ torch.tensor([1.62, -0.20]) / math.sqrt(2)
-gets = fits.softmax(dim=0) @ torch.tensor([[0.80, -1.04], [0.30, 0.25], [0.15, 0.31]])
+# Scores: (0.28 * 0.88 - 0.53 * 0.40) / 1.41 = 0.02, (0.28 * 0.08 - 0.53 * 0.75) / 1.41 = -0.27, and (-0.28 *
+# 1.16 - 0.53 * 0.03) / 1.41 = -0.24. Their exponentials are 1.02, 0.76 and 0.79, and the sum is 2.57. So the
+# weights are 0.40, 0.30 and 0.30 (or 0.31, because we round in between), and the output is 0.40 * (0.88,
+# 0.38) + 0.30 * (-1.04, -0.39) + 0.30 * (-0.43, -0.62) = (-0.09, -0.15).
+fits = torch.tensor([[0.88, 0.40], [0.08, 0.75], [-1.16, 0.03]]) @ torch.tensor([0.28, -0.53]) / math.sqrt(2)
+gets = fits.softmax(dim=0) @ torch.tensor([[0.88, 0.38], [-1.04, -0.39], [-0.43, -0.62]])
 print("weights", [f"{w:.2f}" for w in fits.softmax(dim=0)], "output", [f"{number:.2f}" for number in gets])
-assert near(fits.softmax(dim=0), weights_2[1])
-assert near(gets, head_2[1])
+assert near(fits.softmax(dim=0), weights_1[1])
+assert near(gets, head_1[1])
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention yourself; you may use `attention`. Keep the name

@@ -135,9 +135,13 @@ class Sheet:
 
     def frame(self, x: float, y: float, columns: float, rows: int, role: str, pale: bool = False) -> None:
         """Draw the frame of so many cells, in the color of what they are."""
-        color, stroke = (PALE, 1.4) if pale else (ROLES[role], 2.4)
+        look = {
+            "stroke": ROLES[role],
+            "stroke_width": 1.6 if pale else 2.4,
+            "stroke_opacity": 0.45 if pale else 1,
+        }
         place = {"x": x, "y": y, "width": CELL * columns, "height": ROW * rows}
-        self.shape("rect", **place, rx=3, fill="none", stroke=color, stroke_width=stroke)
+        self.shape("rect", **place, rx=3, fill="none", **look)
 
     def strip(
         self,

@@ -1,5 +1,6 @@
 """The gallery: each figure that has a name, its caption, its files, and the lines that draw it."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from itertools import chain
@@ -27,6 +28,13 @@ FIGURE = """<p class="figure">{picture}</p>
 </details>
 """
 
+# In a notebook's text: a drawing that is made from numbers, its words, its name and its caption.
+DRAWN = re.compile(r"!\[([^\]]*)\]\(attachment:(cat_\w+)\.png\)\s+\*Figure \d+\. ([^*]+)\*")
+DRAWING = """![{words}](images/{name}.svg)
+
+*{caption}* {{download}}`{name}.svg <images/{name}.svg>` · {{download}}`{name}.png <images/{name}.png>`
+"""
+
 
 def write_gallery(root: Path, folder: Path) -> None:
     """Fill the page, and put beside the pictures, which `write_notebooks` has put there, the SVG of each."""
@@ -34,9 +42,19 @@ def write_gallery(root: Path, folder: Path) -> None:
     found = [
         figures(path.relative_to(root), each, pictures) for path, each in notebooks(root) + evidence(root)
     ]
-    fill(folder / "gallery.md", FIGURES="\n".join(chain.from_iterable(found)))
+    texts = {"DRAWN": "\n".join(drawings(root)), "FIGURES": "\n".join(chain.from_iterable(found))}
+    fill(folder / "gallery.md", **texts)
     for svg in (root / "notebooks").rglob("figures/*.svg"):
         shutil.copy(svg, pictures)
+
+
+def drawings(root: Path) -> Iterator[str]:
+    """The drawings of a sentence with its numbers, in the order of the lessons."""
+    for _, notebook in notebooks(root):
+        for cell in notebook.cells:
+            for found in DRAWN.findall(cell.source):
+                words, name, caption = (" ".join(text.split()) for text in found)
+                yield DRAWING.format(words=words, name=name, caption=caption)
 
 
 def figures(path: Path, notebook: NotebookNode, pictures: Path) -> Iterator[str]:
