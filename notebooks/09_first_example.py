@@ -79,19 +79,23 @@ print("copied:", greedy_decode(model, example, None, LENGTH, start_symbol=1)[0].
 assert not torch.equal(greedy_decode(model, example, None, LENGTH, start_symbol=1), example)
 
 # %% [markdown]
-# Why copy? This small task needs the whole model. To write the fourth symbol, the decoder must know that it
-# is at position four, look there in the source, and turn the vector that it finds into the right output. If
-# the masks, the targets, the loss, the loop or the decoding are wrong, the model usually does not learn to
-# copy. You find out within a minute instead of after a night of training, so try every new model on a task
-# like this first.
+# Why copy? To write the fourth symbol, the decoder must find the fourth place in the source and turn the
+# vector that it finds there into the right output. If the targets are not shifted, if the causal mask is
+# missing, or if the loss, the loop or the decoding is wrong, the model does not learn to copy. You find out
+# within a minute instead of after a night of training, so try every new model on a task like this first.
+#
+# Know what the task does *not* test. It has no padding, so it cannot notice a wrong padding mask. And it is
+# so easy that a model with a broken part may still learn it: ours also copies without its feed-forward
+# layers, or without an encoder that mixes its words. Real text needs these parts
+# ([10](10_translation.ipynb)).
 
 # %% [markdown]
 # ## A batch: one row, used twice
 #
 # The encoder reads the row. The decoder reads the row *without its last symbol*. At each position it must
 # predict the next symbol, so the target is the row *without its first symbol*. `Batch` cuts the row and
-# makes the masks, like `make_batch` in [07](07_batches_and_masks.ipynb). We call each prediction that the
-# decoder must make a *question*.
+# makes the masks, like `make_batch` in [07](07_batches_and_masks.ipynb). We call each position
+# at which the decoder must predict a symbol a *question*.
 
 # %%
 from annotated import Batch
@@ -400,18 +404,24 @@ after_a_mistake = wrong[:, 1:-1]  # the model has just written a wrong symbol: (
 alone = wrong[:, 2:][after_a_mistake].double().mean()
 forced_wrong = forced_answers(snapshots[half], held_out) != held_out.tgt_y  # (200, 9)
 truth = forced_wrong[:, 1:][after_a_mistake].double().mean()
+first = wrong & (wrong.cumsum(dim=1) == 1)  # the first mistake of each row, (200, 10)
+both_wrong = first[:, 1:-1] & wrong[:, 2:]
+late = (written[:, 2:] == held_out.src[:, 1:-1])[both_wrong].double().mean()  # what was due one step earlier
 print(f"right after its own mistake it is wrong in ≈{alone:.0%} of ≈{after_a_mistake.sum()} cases")
 print(f"at the same positions, reading the right symbols, in ≈{truth:.0%}")
+print(f"when it is wrong twice in a row, the second is what was due one step earlier in ≈{late:.0%} of cases")
 
 # %% tags=["check"]
 assert alone > 0.4 > 0.25 > truth
+assert late > 0.4 > 3 / V
 first_wrong = wrong[:, 1:].double().argmax(dim=1)[wrong.any(dim=1)]  # the first mistake is the same both ways
 assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 
 # %% [markdown]
-# One mistake leads to the next. In training the model has read only right symbols. It was never exposed to
-# its own mistakes, so it does not know how to go on after one. This is called **exposure bias** (Ranzato et
-# al., [2016](https://arxiv.org/abs/1511.06732)).
+# One mistake leads to the next. In training the model has read only right symbols, and it was never exposed
+# to its own mistakes. This is called **exposure bias** (Ranzato et al.,
+# [2016](https://arxiv.org/abs/1511.06732)). The last line shows that the model is not simply lost. Often it
+# makes a *swap*: it writes the next symbol too early, and then the one that it owes.
 #
 # *How much does it cost, and what does the model say after a wrong symbol? We counted it in [Exposure bias,
 # counted](evidence/exposure_bias_counted.ipynb).*

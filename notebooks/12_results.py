@@ -189,37 +189,83 @@ assert max(runs) - min(runs) > 1
 assert 0.4 < stdev(runs) < 0.9
 
 # %% [markdown]
-# The same training gives scores that are more than a point apart. With one run of each, we could not see a
-# true difference of 0.3.
+# The same training gives scores that are more than a point apart. With one run of each model, we could not
+# see a true difference of 0.3.
 #
-# How many seeds do you need? You train $n$ runs of each model and compare the two means. Let $s$ be the
-# standard deviation of single runs. Then the difference between the two means has the standard deviation $e
-# = s\sqrt{2/n}$. We assume that this difference is normally distributed.
+# And how well do three runs tell us the spread itself? Badly. From $n$ runs, the squared standard deviation
+# varies like a chi-square variable with $n - 1$ degrees of freedom. With two degrees, this is an exponential
+# variable, and the interval can be written down.
+
+# %%
+import math
+
+low, high = (stdev(runs) / math.sqrt(-math.log(share)) for share in (0.025, 0.975))
+print(f"standard deviation {stdev(runs):.2f}, 95% interval from {low:.2f} to {high:.1f}")
+
+# %% tags=["check"]
+import torch
+
+generator = torch.Generator().manual_seed(0)
+spreads = torch.randn(20_000, 3, generator=generator).std(dim=1) * high  # if the true one were `high`
+assert abs((spreads < stdev(runs)).double().mean() - 0.025) < 0.005
+
+# %% [markdown]
+# The true spread may be 0.34 or 4: three runs hardly say more than that there *is* a spread. So more runs are
+# needed, for two reasons: the mean has to become sharper, and the spread has to be known.
+#
+# How many? You train $n$ runs of each model and compare the two means. Let $s$ be the standard deviation of
+# single runs. Then the difference between the two means has the standard deviation $e = s\sqrt{2/n}$. If $s$
+# were known:
 #
 # - **Few false alarms.** If the two models are equally good, the measured difference lies beyond $\pm
-#   1.96\, e$ in only 5% of the experiments. So we claim a difference only if we measure more than $1.96\,
-#   e$.
-# - **Few misses.** If the true difference is $d$, the measured difference lies above $d - 0.84\, e$ in four
-#   of five experiments. If $d - 0.84\, e$ is equal to $1.96\, e$, we can claim a difference in these four.
+#   1.96\, e$ in only 5% of the experiments. So we claim a difference only if we measure more than that.
+# - **Few misses.** If the true difference is $d$, the measured one lies above $d - 0.84\, e$ in four of five
+#   experiments. If $d - 0.84\, e$ is equal to $1.96\, e$, we can claim a difference in 80% of experiments.
 #
 # Replace $e$ by $s\sqrt{2/n}$ and solve for $n$, the number of runs of each model:
 #
 # $$n = 2 \cdot (1.96 + 0.84)^2 \cdot (s / d)^2 \approx 16\, (s/d)^2$$
+#
+# But $s$ is not known; it is estimated from the same few runs. Then the bound is not $1.96\, e$ but Student's
+# *t* times the estimated $e$, and $t$ is larger: 4.30 with two runs of each model, 2.23 with six.
+#
+# **Before you run this:** the rule says that two runs of each show a difference of 2 points, with $s = 0.6$,
+# in 80% of experiments or more. In how many of 20,000 invented experiments do they?
 
 # %%
-for s, d in ((0.6, 2.0), (0.6, 1.0), (0.6, 0.3), (0.2, 0.3)):
-    seeds = max(2, 2 * (1.96 + 0.84) ** 2 * (s / d) ** 2)  # at least two, or there is no spread
-    print(f"standard deviation {s}, difference {d}: {seeds:4.0f} seeds of each")
+T = {2: 4.303, 3: 2.776, 4: 2.447, 6: 2.228, 8: 2.145, 63: 1.979}  # Student's t: 97.5%, 2n - 2 degrees
+
+
+def shown(s, d, n, experiments=20_000):
+    """The share of experiments in which n runs of each model show a true difference d."""
+    draw = torch.Generator().manual_seed(0)
+    one, other = s * torch.randn(2, experiments, n, generator=draw)
+    difference = (other + d - one).mean(dim=1)
+    e = ((one.var(dim=1) + other.var(dim=1)) / n).sqrt()  # estimated from the runs
+    return (difference > T[n] * e).double().mean().item()
+
+
+for s, d, tried in ((0.6, 2.0, (2, 3)), (0.6, 1.0, (2, 3, 6, 8)), (0.6, 0.3, (8, 63))):
+    rule = max(2, 2 * (1.96 + 0.84) ** 2 * (s / d) ** 2)  # at least two, or there is no spread
+    found = ", ".join(f"{shown(s, d, n):.0%} with {n}" for n in tried)
+    print(f"standard deviation {s}, difference {d}: the rule says {rule:.0f}; shown in {found}")
 
 # %% tags=["check"]
 assert round(2 * (1.96 + 0.84) ** 2, 1) == 15.7
+assert shown(0.6, 2.0, 2) < 0.6 < 0.8 < shown(0.6, 2.0, 3)
+assert 0.7 < shown(0.6, 1.0, 6) < 0.8 < shown(0.6, 1.0, 8)
+assert 0.77 < shown(0.6, 0.3, 63) < 0.83
+assert abs(shown(0.6, 0.0, 6) - 0.025) < 0.005  # no difference: one false alarm in forty on this side
 
 # %% [markdown]
+# The rule is right for many runs and too hopeful for few. Add one or two runs to what it says.
+#
 # Large differences are cheap to show, and small ones are very expensive. Many tables report one run of each
 # model. With models like ours, such a table could not prove a difference of one point.
 #
 # **Remember:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
-# decide on the number of seeds before you train.
+# decide on the number of seeds before you train. Three runs are enough for a mean, and too few for its
+# spread.
 
 # %% [markdown]
 # ## Table 3: what matters in the model?
@@ -266,7 +312,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 2. Each dot is one row of Table 3. The gray band reaches 0.3 BLEU to each side. This width is only
-# our guess of how much a seed may change one run of a large model.*
+# our guess of how much a seed may change one run of a large model. For two single runs of the small model
+# above, the bound would be 1.96 · 0.65 · √2, or 1.8.*
 
 # %% tags=["check"]
 near = sum(abs(bleu - 25.8) < 0.35 for _, bleu in TABLE_3.values())
@@ -278,7 +325,7 @@ assert [name for name, (_, bleu) in TABLE_3.items() if bleu > 26.15] == ["d_ff =
 # the 19 rows lie within the band. With that in mind, which of the paper's conclusions does the table support?
 #
 # - "*While single-head attention is 0.9 BLEU worse than the best setting, quality also drops off with too
-#   many heads.*" The first half is safe, because 0.9 is far outside the band. The second half rests on the
+#   many heads.*" The first half is likely, because 0.9 is far outside the band. The second half rests on the
 #   0.4 BLEU that 32 heads lose.
 # - "*[...] bigger models are better, and dropout is very helpful in avoiding over-fitting.*" Yes: BLEU
 #   falls by 2.1 with two layers, by 1.3 with half of $d_{model}$, and by 1.2 without dropout. But eight
@@ -307,17 +354,15 @@ plt.show()
 # models with more or less label smoothing, and therefore with a different loss.*
 
 # %% tags=["check"]
-import math
-
-import torch
-
 same = [row for name, row in (TABLE_3 | {"base": (4.92, 25.8)}).items() if "smoothing" not in name]
 correlation = torch.corrcoef(torch.tensor([[math.log(p), b] for p, b in same]).T)[0, 1]
 assert correlation < -0.95
 
 # %% [markdown]
-# Perplexity agrees with BLEU as long as the models were trained with the same loss. The squares are the
-# exception. The model without label smoothing has a better perplexity than the base model, but a worse BLEU
+# In Table 3, perplexity agrees with BLEU as long as the models were trained with the same loss. Do not count
+# on it: in our own version of the table, with small models, the correlation is only −0.75, and the model
+# without dropout is worse in perplexity and second best in BLEU. The squares are the exception in the paper's
+# table. The model without label smoothing has a better perplexity than the base model, but a worse BLEU
 # score. The paper describes what happens *with* label smoothing:
 #
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
@@ -335,20 +380,29 @@ assert correlation < -0.95
 #
 # In these scores, BLEU compares a translation with only *one* reference. It gives no credit for good words
 # that the reference does not use, and it gives a high score to a long sentence in which only the word *not*
-# is missing. There are two better ways to judge a translation.
+# is missing. There are better ways to judge a translation, and those who compare systems today use them.
 #
 # **Learned measures.** COMET (Rei et al., [2020](https://aclanthology.org/2020.emnlp-main.213/)) is a
-# pretrained multilingual model. It reads the source, the translation and the reference, and it predicts how
-# a human would rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/))
-# compared thousands of pairs of systems. More often than BLEU, COMET agreed with human judges about which
-# of two systems was better. Report the version of the COMET model with the score.
+# pretrained multilingual model. It reads the source, the translation and the reference, and it predicts how a
+# human would rate the translation. Kocmi and colleagues ([2021](https://aclanthology.org/2021.wmt-1.57/))
+# compared thousands of pairs of systems. More often than BLEU, COMET agreed with human judges about which of
+# two systems was better. MetricX (Juraska et al., [2024](https://aclanthology.org/2024.wmt-1.35/)) is a
+# measure of the same kind. Some of these models need no reference at all; this is called *quality
+# estimation*. Report the version of the model with the score. And do not report a measure that was used for
+# choosing translations: whoever reranks by COMET has optimized COMET.
 #
 # **People.** In a method called MQM (Freitag et al., [2021](https://aclanthology.org/2021.tacl-1.87/)),
-# professional translators mark each error and say how serious it is. This is slow and expensive.
+# professional translators mark each *error span* and say how serious it is. This is slow and expensive.
 #
-# In this series BLEU is usually enough, because the systems are similar and we count all scores in the same
-# way. For a decision about a product, read translations, use COMET beside BLEU, and have people judge the two
-# best systems.
+# **What is a point worth?** Kocmi and colleagues ([2024](https://aclanthology.org/2024.acl-long.110/)) asked
+# which difference of each measure people notice. Ask the same of your own table: a difference can be certain,
+# in that no luck explains it, and still be too small for anyone to see.
+#
+# None of the learned measures can be run in this notebook, because their models are too large to come with
+# it. What can be run is a second measure that counts characters instead of words, chrF, and it is worth a
+# look: two measures that disagree are a reason to read the translations. In this series BLEU is usually
+# enough, because the systems are similar and we count all scores in the same way. For a decision about a
+# product, read translations, use a learned measure beside BLEU, and have people judge the two best systems.
 
 # %% [markdown]
 # ## How we report our own score
@@ -366,6 +420,8 @@ print(f"{ours.value:.2f} BLEU, 95% interval {ours.low:.1f} to {ours.high:.1f}")
 print(ours.signature)
 
 # %% tags=["check"]
+best_of_three = torch.randn(100_000, 3, generator=generator).max(dim=1).values.mean() * stdev(runs)
+assert 0.5 < best_of_three < 0.6
 assert round(ours.value, 2) == 41.35
 assert ours.low < 41.02 < ours.high
 
@@ -382,14 +438,15 @@ assert ours.low < 41.02 < ours.high
 # > search.
 #
 # This is longer and less impressive, but a reader can judge it. Their score is far inside our interval. The
-# two models were not trained in the same way, a different seed would give a different score, and four looks
-# at the test set may be worth 0.2 BLEU by themselves. *What did each look change, and how much is a look
+# two models were not trained in the same way, and a different seed would give a different score. With the
+# spread of the runs above, the best of three equally good trainings is expected to lie about 0.55 above their
+# mean. That is more than our lead. *What did each look change, and how much is a look
 # worth? [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #
 # 1. Which text did you score, and how did you count BLEU? Give the signature.
-# 2. What did you choose on val, and what on test? How often did you look at test?
+# 2. What did you choose on val, and what on test? How often did you look at the test set?
 # 3. How many seeds? What are the interval over sentences and the spread over seeds?
 # 4. What did one system get that the other did not? Compare data, updates, tuning and search.
 # 5. What did it cost?
@@ -404,11 +461,11 @@ assert ours.low < 41.02 < ours.high
 # - Table 2 shows a better and cheaper model for German. For French, the base model is cheap but worse than
 #   all the others.
 # - A difference may come from the luck of the sentences or of the seed. To find a difference of 0.3 BLEU,
-#   you need about $16\, (s/0.3)^2$ runs of each model.
+#   you need at least $16\, (s/0.3)^2$ runs of each model.
 # - Seven of the 19 rows of Table 3 are within 0.3 BLEU of the base model, and such a small difference may be
-#   luck. Perplexity ranks models much as BLEU does, as long as their loss is the same.
+#   luck. In that table, perplexity ranks models much as BLEU does, as long as their loss is the same.
 # - An honest report says how the score was counted, what was chosen on val, how many seeds there were, and
-#   how often you looked at test.
+#   how often you looked at the test set.
 #
 # **Deeper:** [What does R-Drop bring?](evidence/what_does_r_drop_bring.ipynb) · [Does the paper's Table 3
 # hold at our size?](evidence/table_3_at_our_size.ipynb) · [How honest is a test

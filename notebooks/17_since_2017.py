@@ -587,7 +587,7 @@ assert losses["+ SwiGLU"] < losses["2017"]
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6" (section 6.1)
 #
-# A sentence has only a few good translations, so it makes sense to search for the likeliest one. But a
+# The good translations of a sentence are much alike, so it makes sense to search for the likeliest one. But a
 # story has thousands of good continuations. A search finds the same continuation every time, and a long
 # text that was written by a search often repeats itself (Holtzman et al., 2020). So language models
 # **sample**: they draw the next token from the predicted distribution. This distribution has a long *tail*

@@ -4,7 +4,8 @@
 # **You see how a service answers a hundred users from one copy of a model, and how many machines train one
 # model as if they were one.**
 #
-# Previous: [17_since_2017](17_since_2017.ipynb) · You can read this lesson right after
+# Previous: [17_since_2017](17_since_2017.ipynb) · Next:
+# [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [15_going_fast](15_going_fast.ipynb)
 #
 # *25 minutes to read, seconds to run.*
@@ -456,8 +457,7 @@ assert [3 / (m + 3) for m in (1, 8)] == [0.75, 3 / 11]
 #
 # **Deeper:** [How fast could it be?](evidence/how_fast_could_it_be.ipynb)
 #
-# **Next:** this is the last lesson. Build the whole model again from an empty file, as
-# [00](00_start_here.ipynb) suggests, or take the project at the end of [17](17_since_2017.ipynb).
+# **Next:** the code of a current model, line by line, in [19_a_model_of_today](19_a_model_of_today.ipynb).
 
 # %% [markdown]
 # ## Exercises

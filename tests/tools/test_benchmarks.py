@@ -110,6 +110,7 @@ LONG = {
     "continued": "--runs",
     "en_fr": "--out",
     "g2p": "--runs",
+    "language_model": None,
     "search": None,
     "since_2017": None,
     "smoothing": None,

@@ -1,0 +1,193 @@
+"""Which parts of a language model of today pay at the size of a laptop? Rates tuned, four seeds.
+
+    python benchmarks/language_model.py                    all: about half an hour
+    python benchmarks/language_model.py --only Muon 2017   these
+
+The models and their parts are those of notebooks/17_since_2017.py. Each contestant is trained with each
+learning rate on one seed, and the rate with the lowest loss on the validation text is taken; where it is at
+an end of the rates, another one follows. Then four other seeds are trained with it, and their losses on the
+test text are what counts. A trigram model with Kneser-Ney smoothing needs no training.
+"""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from records import Found, Record
+from report import long_parser, parse_long
+from torch import nn
+from tqdm import tqdm
+from workload import NOTEBOOKS
+
+from annotated.translation.data import load_corpus
+
+FULL = {
+    "updates": 300,
+    "rates": [0.005, 0.01, 0.02],
+    "seeds": [1, 2, 3, 4],
+    "corpus": "grammar de-en, English",
+}
+SHORT = {**FULL, "updates": 2, "rates": [0.01], "seeds": [1]}
+
+
+def definitions(*names: str) -> dict[str, Any]:
+    """The imports, functions and classes of notebooks, in one namespace, without running anything else."""
+    found: dict[str, Any] = {"__name__": "notebook"}
+    for name in names:
+        tree = ast.parse((NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8"))
+        kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+        tree.body = [node for node in tree.body if isinstance(node, kinds)]
+        exec(compile(tree, name, "exec"), found)
+    return found
+
+
+shown = definitions("17_since_2017")
+words_of, LanguageModel = shown["words_of"], shown["LanguageModel"]
+
+corpus = load_corpus("grammar", "de-en").splits
+text = words_of(corpus["train"].tgt)
+vocab = sorted(set(text))
+number = {word: i for i, word in enumerate(vocab)}
+shown.update(stream=torch.tensor([number[word] for word in text]), vocab=vocab)
+held_out = {
+    split: [number[word] for word in words_of(corpus[split].tgt) if word in number]
+    for split in ("val", "test")
+}
+
+PARTS_2017 = {
+    "norm": nn.LayerNorm,
+    "positions": shown["Sines"],
+    "attention": shown["Attention"],
+    "feed forward": shown["FeedForward"],
+}
+RMS = {**PARTS_2017, "norm": shown["RMSNorm"]}
+ROTARY = {**RMS, "positions": shown["NoSines"], "attention": shown["RotaryAttention"]}
+GROUPED = {**ROTARY, "attention": shown["GroupedQueryAttention"]}
+SWIGLU = {**GROUPED, "feed forward": shown["SwiGLU"]}
+
+
+def adamw(model: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, as in the lesson."""
+    return [torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.1)]
+
+
+def muon(model: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for the rest."""
+    matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in chosen]
+    return [
+        torch.optim.Muon(matrices, lr=rate, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.95), weight_decay=0.1),
+    ]
+
+
+Contestant = tuple[dict[str, Any], Callable[[nn.Module, float], list[torch.optim.Optimizer]]]
+CONTESTANTS: dict[str, Contestant] = {
+    "2017": (PARTS_2017, adamw),
+    "+ RMSNorm": (RMS, adamw),
+    "+ rotary": (ROTARY, adamw),
+    "+ grouped queries": (GROUPED, adamw),
+    "+ SwiGLU": (SWIGLU, adamw),
+    "2017, Muon": (PARTS_2017, muon),
+    "+ SwiGLU, Muon": (SWIGLU, muon),
+}
+
+
+def train(parts: dict[str, Any], optimizers: Callable, rate: float, seed: int, updates: int) -> nn.Module:
+    """Train one model as the lesson does; the seed decides first weights and windows."""
+    torch.manual_seed(seed)
+    model, places = LanguageModel(parts, len(vocab)), torch.Generator().manual_seed(seed)
+    pair = optimizers(model, rate)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(each, lambda update: shown["cosine"](update, updates))
+        for each in pair
+    ]
+    for _ in range(updates):
+        inputs, wanted = shown["windows"](places)
+        loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), wanted.flatten())
+        for each in pair:
+            each.zero_grad()
+        loss.backward()
+        for each in (*pair, *schedules):
+            each.step()
+    return model.eval()
+
+
+@torch.no_grad()
+def loss_on(model: nn.Module, split: str, length: int = 24) -> float:
+    """Cross-entropy in nats per word, as the lesson measures it."""
+    tokens = torch.tensor(held_out[split])
+    rows = tokens[: len(tokens) // length * length].view(-1, length)
+    return nn.functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten()).item()
+
+
+def kneser_ney(split: str, discount: float = 0.75) -> float:
+    """Nats per word of an interpolated trigram model (Chen and Goodman, 1999), trained on the same text."""
+    tokens = [number[word] for word in text]
+    levels = []  # counts by context of two, one and no words
+    grams = Counter(zip(tokens, tokens[1:], tokens[2:], strict=False))
+    while True:
+        by_context: defaultdict[tuple, Counter] = defaultdict(Counter)
+        for gram, times in grams.items():
+            by_context[gram[:-1]][gram[-1]] += times
+        levels.append(by_context)
+        if len(next(iter(grams))) == 1:
+            break
+        grams = Counter(gram[1:] for gram in grams)  # in how many contexts, not how often
+
+    def chance(context: tuple, word: int, level: int) -> float:
+        lower = chance(context[1:], word, level + 1) if level < 2 else 1 / len(vocab)
+        seen = levels[level].get(context)
+        if not seen:
+            return lower
+        whole = seen.total()
+        return max(seen[word] - discount, 0) / whole + discount * len(seen) / whole * lower
+
+    tested = held_out[split]
+    cases = zip(tested, tested[1:], tested[2:], strict=False)
+    logs = [-torch.tensor(chance((a, b), c, 0)).log().item() for a, b, c in cases]
+    return sum(logs) / len(logs)
+
+
+def run(arguments: Sequence[str] | None = None) -> Found:
+    """Train what is not recorded yet, and write the record after each model."""
+    options = long_parser(__doc__, "language_model")
+    options.add_argument("--only", nargs="+", metavar="NAME", choices=CONTESTANTS, help="these contestants")
+    options = parse_long(options, arguments)
+    how = SHORT if options.short else FULL
+    record = Record(options.json, how)
+    if "trigrams" not in record.found():
+        with record.change() as found:
+            found["trigrams"] = {"val": kneser_ney("val"), "test": kneser_ney("test")}
+
+    def runs_of(name: str) -> list[Found]:
+        return record.found().get("contestants", {}).get(name, [])
+
+    def trained(name: str, rate: float, seed: int) -> Found:
+        for each in runs_of(name):
+            if (each["rate"], each["seed"]) == (rate, seed):
+                return each
+        model = train(*CONTESTANTS[name], rate, seed, how["updates"])
+        result = {"rate": rate, "seed": seed} | {split: loss_on(model, split) for split in held_out}
+        with record.change() as found:
+            found.setdefault("contestants", {}).setdefault(name, []).append(result)
+        return result
+
+    for name in tqdm(options.only or CONTESTANTS, unit="contestant"):
+        tried = {rate: trained(name, rate, 0)["val"] for rate in how["rates"]}
+        while len(tried) > 1 and (best := min(tried, key=tried.__getitem__)) in (min(tried), max(tried)):
+            rate = best / 2 if best == min(tried) else best * 2
+            tried[rate] = trained(name, rate, 0)["val"]
+        best = min(tried, key=tried.__getitem__)
+        for seed in how["seeds"]:
+            trained(name, best, seed)
+        with record.change() as found:
+            found.setdefault("rate", {})[name] = best
+    return record.found()
+
+
+if __name__ == "__main__":
+    run()

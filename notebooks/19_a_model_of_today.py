@@ -1,0 +1,616 @@
+# %% [markdown]
+# # 19 · A model of today
+#
+# **You write a Llama in sixty lines, under the names that open models use, and you learn to say what each
+# line of a newer model does.**
+#
+# Previous: [18_many_users_many_machines](18_many_users_many_machines.ipynb) · You can read this lesson right
+# after [17_since_2017](17_since_2017.ipynb)
+#
+# *30 minutes to read, seconds to run.*
+#
+# - **Before:** you know RMSNorm, rotary positions, grouped queries and SwiGLU ([17](17_since_2017.ipynb)) and
+#   PyTorch's attention ([14](14_attention_in_pytorch.ipynb)).
+# - **After:** you can open the code of a current open model and name every line: what it is, what it
+#   replaced, and which problem it solves.
+#
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Nothing is trained here. What is said
+# about a model's code was read in version 5.23 of the library `transformers` in November 2026; such code
+# changes. You can skip the folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
+
+# %% tags=["install"]
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+
+class NotInstalledError(Exception):
+    def _render_traceback_(self):  # the sentence alone
+        return [str(self)]
+
+
+if not any(distributions(name="annotated-transformer")):
+    here = Path.cwd()
+    clones = [str(at) for at in (here, *here.parents) if (at / "annotated/transformer").is_dir()]
+    requirements = [f'-e "{clone}[colab]"' for clone in clones]
+    if requirements:
+        get_ipython().run_line_magic("pip", f"install -q {requirements[0]}")
+    sys.path += clones  # where the next kernel looks by itself
+if not any(distributions(name="annotated-transformer")):
+    raise NotInstalledError(
+        "This notebook needs the project that it belongs to: take all of it, not this file alone, "
+        "run `make setup` in its folder, and open the notebook there with `make lab`."
+    )
+
+# %% [markdown]
+# ## A Llama, by its own names
+#
+# Lesson [17](17_since_2017.ipynb) built the parts. Here they are once more, put together with the names that
+# you find in checkpoints: `q_proj` is the paper's $W^Q$, `o_proj` is $W^O$, and the network's `gate_proj`,
+# `up_proj` and `down_proj` are $W_1$, $W_3$ and $W_2$ of SwiGLU. There are no biases.
+#
+# One thing differs from our code in 17. We turned *neighboring* entries of a query as a pair: 0 with 1, 2
+# with 3. Most open models pair an entry of the first *half* with one of the second: 0 with $d_k/2$, and so
+# on. Any pairing will do, as long as training and inference use the same one.
+
+# %%
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.set_num_threads(1)
+
+
+def rotary(x, base=10_000.0):
+    """Turn x (B, heads, T, d_k): entry i of the first half and entry i of the second are a pair."""
+    half = x.size(-1) // 2
+    frequency = base ** (-torch.arange(half) / half)  # (d_k / 2,)
+    angle = torch.arange(x.size(-2)).unsqueeze(1) * frequency  # (T, d_k / 2)
+    cos, sin = angle.cos(), angle.sin()
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
+class Attention(nn.Module):
+    """Causal self-attention with rotary positions and grouped queries."""
+
+    def __init__(self, d_model, heads, key_heads):
+        super().__init__()
+        self.d_k = d_model // heads
+        self.q_proj, self.o_proj = (nn.Linear(d_model, d_model, bias=False) for _ in range(2))
+        self.k_proj, self.v_proj = (nn.Linear(d_model, key_heads * self.d_k, bias=False) for _ in range(2))
+
+    def forward(self, x):  # (B, T, d_model)
+        q, k, v = (
+            proj(x).unflatten(-1, (-1, self.d_k)).transpose(1, 2)  # (B, heads, T, d_k)
+            for proj in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        heads = F.scaled_dot_product_attention(rotary(q), rotary(k), v, is_causal=True, enable_gqa=True)
+        return self.o_proj(heads.transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Module):
+    """SwiGLU."""
+
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(d_model, d_ff, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+# %%
+class Layer(nn.Module):
+    """x + Sublayer(Norm(x)), twice."""
+
+    def __init__(self, d_model, heads, key_heads, d_ff):
+        super().__init__()
+        self.self_attn, self.mlp = Attention(d_model, heads, key_heads), MLP(d_model, d_ff)
+        self.input_layernorm = nn.RMSNorm(d_model, eps=1e-6)
+        self.post_attention_layernorm = nn.RMSNorm(d_model, eps=1e-6)
+
+    def forward(self, x):
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    """Tokens (B, T) to logits (B, T, vocab)."""
+
+    def __init__(self, vocab, layers, d_model, heads, key_heads, d_ff):
+        super().__init__()
+        self.model = nn.Module()
+        self.model.embed_tokens = nn.Embedding(vocab, d_model)
+        self.model.layers = nn.ModuleList(Layer(d_model, heads, key_heads, d_ff) for _ in range(layers))
+        self.model.norm = nn.RMSNorm(d_model, eps=1e-6)
+        self.lm_head = nn.Linear(d_model, vocab, bias=False)
+
+    def forward(self, tokens):
+        x = self.model.embed_tokens(tokens)
+        for layer in self.model.layers:
+            x = layer(x)
+        return self.lm_head(self.model.norm(x))
+
+
+_ = torch.manual_seed(0)
+llama = Llama(vocab=100, layers=2, d_model=32, heads=4, key_heads=2, d_ff=48)
+for name, weight in list(llama.state_dict().items())[:10]:
+    print(f"{name:48} {tuple(weight.shape)}")
+
+# %% [markdown]
+# Is this really a Llama? If the library `transformers` is installed, we can ask it. The folded cell builds
+# its `LlamaForCausalLM` with the same sizes, **loads our weights into it by their names**, and compares the
+# logits.
+
+# %% tags=["check"]
+from importlib.util import find_spec
+
+if find_spec("transformers"):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=100,
+        num_hidden_layers=2,
+        hidden_size=32,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=48,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=False,
+    )
+    theirs = LlamaForCausalLM(config).eval()
+    theirs.load_state_dict(llama.state_dict())
+    tokens = torch.randint(100, (2, 7))
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(tokens).logits, llama(tokens), atol=1e-4, rtol=1e-4)
+
+# %% [markdown]
+# They agree. So these sixty lines are the model of Llama 1 to 3, apart from its sizes and its rotary base.
+# Put the sizes of Llama 3 8B (Grattafiori et al., 2024) into it, on the device `meta`, where a tensor has a
+# shape and no content:
+#
+# **Before you run this:** which has more weights, attention or the networks?
+
+# %%
+with torch.device("meta"):
+    large = Llama(vocab=128_256, layers=32, d_model=4096, heads=32, key_heads=8, d_ff=14_336)
+count = {"attention": 0, "network": 0, "embeddings": 0, "norms": 0}
+for name, weight in large.named_parameters():
+    kinds = {"self_attn": "attention", "mlp": "network", "embed": "embeddings", "lm_head": "embeddings"}
+    kind = next((kind for part, kind in kinds.items() if part in name), "norms")
+    count[kind] += weight.numel()
+print(f"{sum(count.values()) / 1e9:.2f} billion weights:", {k: f"{n / 1e9:.2f}" for k, n in count.items()})
+
+# %% tags=["check"]
+assert round(sum(count.values()) / 1e9, 2) == 8.03
+assert count["network"] > 4 * count["attention"]
+
+# %% [markdown]
+# **Remember:** a Llama is the paper's decoder without cross-attention, with RMSNorm before each sub-layer,
+# rotary positions, grouped queries and SwiGLU.
+
+# %% [markdown]
+# ## Longer texts: the base
+#
+# Each pair of a rotary head turns at its own speed, $\text{base}^{-2i/d_k}$ per position. The slowest pair
+# decides how far positions can be told apart before it has turned once around. With the base 10,000 of the
+# paper's sines and $d_k = 128$, that is after 54,410 positions.
+#
+# But telling apart is not all. The score of a query and a key should not depend too much on where they are
+# when they are *far* apart. Figure 1 shows the mean score of a query with a copy of itself, as a function of
+# the distance.
+
+# %% tags=["figure-rotary-score", "scaffold"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+centers = torch.logspace(0, 4.5, 46)  # each dot is a mean over distances within 20% of it
+fig, ax = plt.subplots(figsize=(8, 4))
+for base, style in ((10_000, "o-"), (500_000, "s--")):
+    frequency = float(base) ** (-torch.arange(64) / 64)
+    near = [torch.linspace(0.8 * center, 1.2 * center, 200) for center in centers.tolist()]
+    score = [(distances.unsqueeze(1) * frequency).cos().mean() for distances in near]
+    ax.plot(centers, score, style, label=f"base {base:,}", ms=4)
+ax.axhline(0, color="0.6", lw=1)
+ax.set(xscale="log", xlabel="distance in tokens", ylabel="score / score at distance 0")
+ax.set_title("Rotary positions: a query and an equal key")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# *Figure 1. The mean of the cosines of all 64 pairs. With the larger base, the slow pairs have hardly turned
+# after thousands of tokens, so the score falls more slowly.*
+
+# %%
+for base in (10_000, 500_000):
+    slowest = float(base) ** (-63 / 64)
+    print(f"base {base:7,}: the slowest pair turns once around in {2 * torch.pi / slowest:,.0f} tokens")
+
+# %% tags=["check"]
+once = [2 * torch.pi * float(base) ** (63 / 64) for base in (10_000, 500_000)]
+assert [round(x, -1) for x in once] == [54_410, 2_559_180] or abs(once[0] - 54_410) < 10
+x = torch.randn(1, 1, 9, 8)
+torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
+
+# %% [markdown]
+# There are two ways to a longer context. One is to train with a larger base from the start, or to go on
+# training with it: Llama 3 uses 500,000. The other is to squeeze the positions of a finished model: if it was
+# trained on 4,096 positions and is to read 16,384, divide all positions by four (*position interpolation*;
+# Chen et al., 2023). This blurs neighbors, which the fast pairs have to tell apart. **YaRN** (Peng et al.,
+# 2023) therefore leaves the fast pairs alone and squeezes only the slow ones, whose full turn is longer than
+# what the model was trained on.
+#
+# **Remember:** the slow pairs carry long distances. A larger base or squeezed positions make them slower.
+
+# %% [markdown]
+# ## Attention that reads less: sliding windows
+#
+# With a *sliding window*, a token looks only at the last $w$ tokens ([14](14_attention_in_pytorch.ipynb),
+# Figure 2). The cache of such a layer never grows beyond $w$. Does the model become blind to everything
+# older? No: the token that it looks at has itself looked at the $w$ tokens before.
+#
+# **Before you run this:** four layers have a window of 5, counting the token itself. How far back can the
+# last token be influenced?
+
+
+# %%
+def reach(layers, window, length=40):
+    """How many tokens back the last position depends on, in a stack of windowed means."""
+    x = torch.ones(length, 1, requires_grad=True)
+    gap = torch.arange(length).unsqueeze(1) - torch.arange(length)
+    weights = ((gap >= 0) & (gap < window)).float()
+    y = x
+    for _ in range(layers):
+        y = weights / weights.sum(dim=1, keepdim=True) @ y
+    y[-1].sum().backward()
+    return length - 1 - x.grad.flatten().nonzero().min().item()
+
+
+for layers in (1, 2, 4):
+    print(f"{layers} layers with a window of 5: {reach(layers, 5)} tokens back")
+
+# %% tags=["check"]
+assert [reach(n, 5) for n in (1, 2, 4)] == [4, 8, 16]
+
+# %% [markdown]
+# Each layer adds $w - 1$. Still, what has to pass through many hands arrives weakened. So models mix: in the
+# code of Gemma 3, five layers with a window are followed by one that reads everything, and gpt-oss alternates
+# a window of 128 with full attention. The full layers keep the long memory, and the windowed ones cost
+# little.
+#
+# **Remember:** a window bounds the cache; stacked windows still reach far, and a few full layers do the rest.
+
+# %% [markdown]
+# ## Scores that stay small: QK-norm
+#
+# The paper divides by $\sqrt{d_k}$ because long vectors have large products. In training, the vectors
+# themselves can grow, too. Then the softmax saturates after all ([02](02_attention.ipynb)), and large models
+# have been seen to become unstable in this way. **QK-norm** (Henry et al., 2020) takes the length out: each
+# query and each key passes through an RMSNorm of its own, over its $d_k$ entries, before it is turned.
+#
+# **Before you run this:** we multiply $W^Q$ and $W^K$ by 5, as a training run gone astray might. What share
+# does the most attended token get, without and with the norm?
+
+# %%
+_ = torch.manual_seed(0)
+x = torch.randn(1, 64, 128)
+w_q, w_k = (torch.randn(128, 32) / 128**0.5 for _ in range(2))
+for scale in (1, 5):
+    q, k = scale * x @ w_q, scale * x @ w_k
+    for name, a, b in (("as it is", q, k), ("QK-norm", F.rms_norm(q, (32,)), F.rms_norm(k, (32,)))):
+        most = (a @ b.transpose(-2, -1) / 32**0.5).softmax(dim=-1).amax(dim=-1).mean()
+        print(f"weights times {scale}, {name:8}: largest share ≈{most:.0%} on average")
+
+# %% tags=["check"]
+normed = [F.rms_norm(scale * x @ w_q, (32,)) for scale in (1, 5)]
+torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
+
+# %% [markdown]
+# With the norm, nothing changes. Its learned gain says how sharp the attention is, and a gain grows slowly.
+# Qwen 3 and Gemma 3 normalize each head; OLMo 2 normalizes all heads together.
+#
+# OLMo 2 and Gemma 3 also moved the *other* norm. OLMo 2 computes `x + Norm(Sublayer(x))`: neither the paper's
+# post-norm, `Norm(x + Sublayer(x))`, nor pre-norm. Gemma 3 has a norm on both sides of each sub-layer. The
+# stream itself stays free of norms in all of these ([06](06_the_full_model.ipynb) tells why).
+#
+# **Remember:** QK-norm divides queries and keys by their lengths, so that weights cannot saturate the
+# softmax.
+
+# %% [markdown]
+# ## A cache of latents: MLA
+#
+# Grouped queries shrink the cache by having fewer keys and values. DeepSeek-V2 (2024) asks for something
+# else: **multi-head latent attention** stores one short vector $c$ for each token, and computes all keys and
+# values from it.
+#
+# $$c = x W^{down}, \quad k_i = c\, W^{K}_i, \quad v_i = c\, W^{V}_i$$
+#
+# That would be slow if the keys of all old tokens had to be recomputed in each step. They need not be. A
+# score is $q_i \cdot k_i = (x W^Q_i)(c\, W^K_i)^\top = (x W^Q_i W^{K\top}_i)\, c^\top$. So the query can be
+# mapped to the size of $c$ once, and compared with the stored vectors directly:
+
+# %%
+_ = torch.manual_seed(0)
+d_model, d_k, rank, T = 64, 16, 12, 9
+x = torch.randn(T, d_model)
+down, w_q = torch.randn(d_model, rank), torch.randn(d_model, d_k)
+w_k = torch.randn(rank, d_k)
+c = x @ down  # (T, rank): all that is stored
+unfolded = (x @ w_q) @ (c @ w_k).T  # keys computed for every token
+absorbed = (x @ w_q @ w_k.T) @ c.T  # the query is mapped instead
+print("same scores:", torch.allclose(unfolded, absorbed, rtol=1e-3, atol=1e-2))
+
+# %% tags=["check"]
+torch.testing.assert_close(unfolded.double(), absorbed.double(), rtol=1e-3, atol=1e-2)
+
+# %% [markdown]
+# There is one obstacle: rotary positions. A turned key is $R_n k_i$, and the rotation stands between $W^Q$
+# and $W^K$, so the two can no longer be multiplied in advance. The way out is to give each key two parts: one
+# from the latent without positions, and a small one with rotary positions that all heads share. In the code
+# of DeepSeek-V3 the latent has 512 numbers and the shared part 64:
+
+# %%
+full = 2 * 128 * 128  # a key and a value of 128 numbers in each of 128 heads
+grouped = 2 * 8 * 128  # eight heads of keys and values
+latent = 512 + 64
+print(f"numbers per token and layer: {full:,} in full, {grouped:,} in 8 groups, {latent} as a latent")
+
+# %% tags=["check"]
+assert (full, grouped, latent) == (32_768, 2_048, 576)
+
+# %% [markdown]
+# **Remember:** MLA stores one short latent vector per token and layer, and maps the query to it instead of
+# mapping every latent to keys.
+
+# %% [markdown]
+# ## Many networks, few at a time: mixtures of experts
+#
+# Seven tenths of our Llama's weights are in its networks, and every token uses all of them. A **mixture of
+# experts** has many networks and a *router*, a linear map with a score for each of them. A token goes through
+# the few experts with the highest scores, and their outputs are added, weighted by the scores. So the model
+# knows more, in the sense of having more weights, at the same cost per token. (The idea is older than the
+# paper, whose Table 2 has a system of that name by Shazeer et al., 2017.)
+
+
+# %%
+class Experts(nn.Module):
+    """`experts` networks, of which each token uses `active`."""
+
+    def __init__(self, d_model, d_ff, experts=8, active=2):
+        super().__init__()
+        self.router = nn.Linear(d_model, experts, bias=False)
+        self.experts = nn.ModuleList(MLP(d_model, d_ff) for _ in range(experts))
+        self.active = active
+        self.register_buffer("bias", torch.zeros(experts))  # used below; moves the choice, not the weights
+
+    def forward(self, x):  # (tokens, d_model)
+        scores = self.router(x).sigmoid()  # (tokens, experts)
+        chosen = (scores + self.bias).topk(self.active).indices  # (tokens, active)
+        weights = scores.gather(1, chosen)
+        weights = weights / weights.sum(dim=1, keepdim=True)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            token, place = (chosen == number).nonzero(as_tuple=True)  # the tokens that this expert gets
+            out.index_add_(0, token, weights[token, place, None] * expert(x[token]))
+        return out
+
+
+# %% [markdown]
+# The difficulty is *balance*. If the router prefers some experts early in training, these learn more, are
+# preferred even more, and the others are wasted. Earlier models added a term to the loss that punishes
+# imbalance. DeepSeek-V3 does it without one: a number is added to each expert's score *for the choice only*.
+# After each batch, it is lowered for experts with too many tokens and raised for those with too few.
+#
+# **Before you run this:** our router is skewed from the start. How many of 1,000 tokens does the busiest
+# expert get before and after 100 such corrections? Two of eight experts each would be 250.
+
+# %%
+_ = torch.manual_seed(0)
+layer = Experts(d_model=16, d_ff=24)
+with torch.no_grad():
+    layer.router.weight.mul_(3)
+    layer.router.weight[0] += 1.0  # a favorite, for inputs whose mean is positive
+
+
+def load(layer, x):
+    chosen = (layer.router(x).sigmoid() + layer.bias).topk(layer.active).indices
+    return chosen.flatten().bincount(minlength=8)
+
+
+with torch.no_grad():
+    batch = torch.randn(1000, 16) + 0.3
+    print("before:", load(layer, batch).tolist())
+    for _ in range(100):
+        counts = load(layer, torch.randn(1000, 16) + 0.3)
+        layer.bias += 0.01 * (counts.float().mean() - counts).sign()
+    print("after: ", load(layer, batch).tolist())
+
+# %% tags=["check"]
+with torch.no_grad():
+    assert load(layer, batch).max() < 320 < 400 < load(Experts(16, 24).requires_grad_(False), batch + 9).max()
+    one = Experts(16, 24, experts=1, active=1)
+    torch.testing.assert_close(one(batch), one.experts[0](batch))  # a single expert is an ordinary network
+
+# %% [markdown]
+# In the code of DeepSeek-V3 there are 256 such experts in a layer, of which a token uses 8, and one more that
+# every token uses. Gpt-oss has 128 and uses 4.
+#
+# **Remember:** a mixture of experts has many networks and uses few for each token. The router has to be kept
+# balanced.
+
+# %% [markdown]
+# ## Another optimizer: Muon
+#
+# Adam treats each weight by itself. But the weights of a layer form a matrix, and a matrix stretches some
+# directions more than others. In an update, a few directions are usually much stronger than all the rest.
+# **Muon** (Jordan et al., 2024; `torch.optim.Muon`) makes all directions of an update equally strong: it
+# replaces the matrix by the nearest *orthogonal* one. For a matrix $G = U S V^\top$ this is $U V^\top$, and
+# it can be approached without the decomposition, by a few products:
+
+
+# %%
+def orthogonalize(g, steps=5):
+    """Push all singular values of g toward 1 (Newton and Schulz, with Muon's coefficients)."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = g / g.norm()
+    for _ in range(steps):
+        s = x @ x.T
+        x = a * x + (b * s + c * s @ s) @ x
+    return x
+
+
+_ = torch.manual_seed(0)
+update = torch.randn(16, 4) @ torch.randn(4, 32) + 0.1 * torch.randn(16, 32)  # four strong directions
+for name, matrix in (("the update", update / update.norm()), ("made orthogonal", orthogonalize(update))):
+    values = torch.linalg.svdvals(matrix)
+    print(f"{name:16} singular values from {values.max():.2f} to {values.min():.3f}")
+
+# %% tags=["check"]
+values = torch.linalg.svdvals(orthogonalize(update))
+assert 0.3 < values.min() < values.max() < 1.3
+before = torch.linalg.svdvals(update)
+assert before.max() > 20 * before.min()
+
+# %% [markdown]
+# The singular values need not become exactly 1; it is enough that none is left behind. Muon is used for the
+# matrices inside the layers, and Adam for the rest. What does it bring? We raced it against AdamW on the
+# language model of [17](17_since_2017.ipynb), which shows the result.
+#
+# **Remember:** Muon makes every direction of a matrix's update equally strong.
+
+# %% [markdown]
+# ## Reading a model card
+#
+# | in the code | what it is | replaced |
+# |---|---|---|
+# | `input_layernorm` | RMSNorm *before* a sub-layer ([06](06_the_full_model.ipynb)) | layer norm after it |
+# | `apply_rotary_pos_emb`, `rope_theta` | turned queries and keys, and the base | added sines |
+# | `num_key_value_heads` | grouped queries | a key head for each query head |
+# | `gate_proj` | SwiGLU | a network with ReLU |
+# | `q_norm`, `k_norm` | QK-norm | – |
+# | `sliding_window`, `layer_types` | which layers look how far back | full attention everywhere |
+# | `kv_lora_rank` | the size of MLA's latent | keys and values in the cache |
+# | `qk_rope_head_dim` | MLA's part with positions | – |
+# | `n_routed_experts`, `num_experts_per_tok` | a mixture of experts | one network |
+# | `e_score_correction_bias` | what balances the experts | a term in the loss |
+# | `sinks` | a learned score per head that takes weight and gives nothing | – |
+# | `tie_word_embeddings` | the shared table (section 3.4) | – |
+#
+# What has *not* changed: residual streams, heads, the scaled dot product, position-wise networks, softmax
+# over the vocabulary, and training to predict the next token. A reader of 2017 would recognize every page.
+
+# %% [markdown]
+# ## What you can now say
+#
+# - A Llama is sixty lines; its checkpoint's names say which matrix of the paper each one is.
+# - Long texts are made affordable by a larger rotary base, by windows in most layers, and by smaller caches:
+#   groups or latents.
+# - QK-norm keeps the softmax from saturating, experts add weights without adding cost per token, and Muon
+#   equalizes an update's directions.
+#
+# **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)
+#
+# **Next:** this is the last lesson. Build the whole model again from an empty file, as
+# [00](00_start_here.ipynb) suggests, or take the project at the end of [17](17_since_2017.ipynb).
+
+# %% [markdown]
+# ## Exercises
+#
+# **Exercise 1 (pencil).** How many numbers per token does the cache of a model hold that has 48 layers, 8
+# heads of keys and values, and $d_k = 128$? Now five of every six layers get a window of 1,024. How many
+# numbers are kept for a text of 100,000 tokens, before and after?
+
+# %% tags=["solution"]
+per_layer = 2 * 8 * 128
+everything = 48 * per_layer * 100_000
+with_windows = 8 * per_layer * 100_000 + 40 * per_layer * 1024
+print(f"{48 * per_layer:,} numbers a token; {everything:,} before, {with_windows:,} after")
+assert 5.4 < everything / with_windows < 5.8
+
+# %% [markdown]
+# **Exercise 2 (medium).** Build. A model was trained with neighboring pairs, as in 17, and you want to run it
+# in code that pairs halves. Write `to_halves`, which reorders the rows of `q_proj` or `k_proj` so that the
+# scores stay the same.
+
+
+# %% tags=["exercise"]
+def to_halves(weight, d_k):
+    """Rows (heads * d_k, d_model) for neighboring pairs -> the same rows in the order that pairs halves."""
+    raise NotImplementedError
+
+
+# %% tags=["exercise-test"]
+import torch
+
+
+def test_to_halves(to_halves):
+    torch.manual_seed(0)
+    heads, d_k, d_model = 3, 8, 5
+    x, w_q, w_k = (
+        torch.randn(1, 6, d_model),
+        torch.randn(heads * d_k, d_model),
+        torch.randn(heads * d_k, d_model),
+    )
+
+    def by_neighbors(x):  # (1, heads, T, d_k), turned as in 17
+        angle = torch.arange(6).unsqueeze(1) * 10_000.0 ** (-torch.arange(0, d_k, 2) / d_k)
+        a, b = x[..., 0::2], x[..., 1::2]
+        turned = a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()
+        return torch.stack(turned, dim=-1).flatten(-2)
+
+    def scores(w_q, w_k, turn):
+        q, k = ((x @ w.T).unflatten(-1, (-1, d_k)).transpose(1, 2) for w in (w_q, w_k))
+        return turn(q) @ turn(k).transpose(-2, -1)
+
+    def by_halves(x):
+        angle = torch.arange(6).unsqueeze(1) * 10_000.0 ** (-torch.arange(0, d_k, 2) / d_k)
+        a, b = x[..., : d_k // 2], x[..., d_k // 2 :]
+        return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1)
+
+    changed = [to_halves(w.clone(), d_k) for w in (w_q, w_k)]
+    for new, old in zip(changed, (w_q, w_k), strict=True):
+        shape = getattr(new, "shape", new)
+        assert shape == old.shape, f"{tuple(old.shape)} is wanted, not {shape}"
+        assert torch.equal(new.sort(dim=0).values, old.sort(dim=0).values), "the rows are not the same ones"
+    old, new = scores(w_q, w_k, by_neighbors), scores(*changed, by_halves)
+    for head in range(heads):
+        off = (new - old)[0, head].abs().max().item()
+        assert off < 1e-3, f"the scores of head {head} differ by {off:.2f}"
+
+
+try:
+    test_to_halves(to_halves)
+    print("right")
+except NotImplementedError as error:
+    print("not yet written", *error.args)
+
+
+# %% tags=["solution"]
+def solution(weight, d_k):
+    """Rows (heads * d_k, d_model) for neighboring pairs -> the same rows in the order that pairs halves."""
+    pairs = weight.unflatten(0, (-1, d_k // 2, 2))  # (heads, pair, which of the two, d_model)
+    return pairs.transpose(1, 2).flatten(0, 2)
+
+
+test_to_halves(solution)
+
+# %% [markdown]
+# **Exercise 3 (hard).** Explore. Open the code of a current model in the library `transformers`, in a file
+# named `modeling_….py`, and read its attention and its layer. Name every line with the table above. Which
+# lines are not in it? (For Qwen 3, for instance, two lines differ from our `Attention`; for gpt-oss, more
+# do.)
+
+# %% tags=["solution"]
+if find_spec("transformers"):
+    import inspect
+
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
+
+    code = inspect.getsource(Qwen3Attention.forward)
+    assert "self.q_norm(self.q_proj" in code
+    assert "self.k_norm(self.k_proj" in code
+# Qwen 3 normalizes queries and keys, before they are turned; the rest of its attention is ours.
