@@ -125,6 +125,8 @@ def cat_position(n: Numbers) -> Sheet:
     )
     for y in rows:
         sheet.mark(columns[1] - 34, y - 4, 68, 36)
+    sheet.text(36, 254, "PE", bold=True)
+    sheet.text(36, 406, "x", bold=True)
     for place, x in enumerate(columns):
         pale = place != 1
         sheet.chip(x, 24, n.words[place], strong=not pale)
@@ -209,8 +211,10 @@ def cat_scores(n: Numbers) -> Sheet:
         f"{', '.join(map(printed, weights))}: cat looks mostly at a.",
     )
     sheet.mark(columns[0] - 36, 42, 72, 326)
-    sheet.chip(84, 122, "cat", strong=True)
+    sheet.chip(54, 122, "cat", strong=True)
+    sheet.text(90, 122, "query", ROLES["query"], "start", bold=True)
     sheet.strip(28, 142, q, "query", lying=True)
+    sheet.text(196, 74, "key", ROLES["key"], bold=True)
     for place, x in enumerate(columns):
         sheet.chip(x, 24, n.words[place])
         sheet.strip(x - CELL / 2, 46, k[place], "key")
@@ -236,6 +240,7 @@ def cat_mean(n: Numbers) -> Sheet:
         f"{vector(output)}, is what cat gets.",
         largest=1.2,
     )
+    sheet.text(66, 74, "value", ROLES["value"], bold=True)
     for place, x in enumerate(columns):
         sheet.chip(x, 24, n.words[place])
         sheet.strip(x - CELL / 2, 46, v[place], "value", pale=place != 0)
