@@ -2,9 +2,11 @@
 
 import html
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote_plus
 
+import nbformat
 import torch
 
 from annotated.translation import watch as inside
@@ -68,6 +70,7 @@ def write_start_page(root: Path, folder: Path) -> None:
     """Put the series and translations into the start page; write beside it the page that shows them made."""
     translator = load_pretrained(MODEL)
     write_watch(translator, folder)
+    write_steps(root, folder)
     texts = {
         "FIRST": SENTENCES[0],
         "ROWS": translations(translator),
@@ -94,6 +97,22 @@ def write_watch(translator: Translator, folder: Path) -> None:
         tries=json.dumps(TRIES),
     )
     (folder / "_extra/watch.html").write_text(page, encoding="utf-8")
+
+
+def write_steps(root: Path, folder: Path) -> None:
+    """Write the page of every number as lesson 00 shows it, in its frame, with a way back to the site."""
+    shown = (root / "notebooks/00_start_here.ipynb").read_text(encoding="utf-8")
+    outputs = [
+        output["data"]["text/html"]
+        for cell in nbformat.reads(shown, as_version=4).cells
+        for output in cell.get("outputs", [])
+        if "id=&quot;steps&quot;" in output.get("data", {}).get("text/html", "")
+    ]
+    page = html.unescape(re.search('srcdoc="([^"]*)"', outputs[0])[1])
+    home = '<p class="home"><a href="index.html">annotated</a></p>'
+    page = page.replace("<title>", '<link rel="icon" href="_static/mark.svg">\n<title>', 1)
+    page = page.replace("<body>", f"<body>\n{home}", 1)
+    (folder / "_extra/steps.html").write_text(page, encoding="utf-8")
 
 
 def listed(root: Path, found: Notebooks) -> str:

@@ -14,7 +14,9 @@ from playwright.sync_api import Browser, Locator, Page
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 PAGES = ["api/index.html", "api/transformer.attention.html"]
 for pattern in ("*.html", "notebooks/*.html", "notebooks/[a-z][a-z]/*.html"):
-    PAGES += sorted(str(path.relative_to(SITE)) for path in SITE.glob(pattern) if path.stem != "watch")
+    PAGES += sorted(
+        str(path.relative_to(SITE)) for path in SITE.glob(pattern) if path.stem not in ("watch", "steps")
+    )
 OWN = ("file:", "data:", "blob:")
 # What WCAG 2.1 asks for at level AA: contrast, alternative texts, names of buttons and fields.
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "preload": False}
