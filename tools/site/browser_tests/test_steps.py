@@ -122,7 +122,7 @@ def test_it_speaks_chinese_too(visit: Visit) -> None:
 def test_in_the_lesson_it_is_alive_in_its_frame(visit: Visit) -> None:
     visit.page.goto((SITE / "notebooks/00_start_here.html").as_uri())
     frame = visit.page.frame_locator("iframe[title='Every number']")
-    frame.get_by_role("button", name="Next").click()
+    frame.get_by_role("button", name="Next →").click()
     assert frame.locator("h2").inner_text() == "A vector for each word"
     heights = "f => [f.clientHeight, f.contentDocument.body.offsetHeight]"
     high, needed = visit.page.locator("iframe[title='Every number']").evaluate(heights)
