@@ -24,6 +24,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
     context = browser.new_context(viewport=DESK, color_scheme="light", locale="en-US", has_touch=True)
     visit = Visit(context.new_page(), "steps.html")
     visit.listen()
+    visit.page.set_default_timeout(120_000)
     yield visit
     context.close()
 
