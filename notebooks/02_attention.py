@@ -107,24 +107,36 @@ assert abs((query @ keys.T / 0.01).softmax(dim=-1) @ values - 22).item() < 0.01
 assert abs((keys @ keys.T / 0.01).softmax(dim=-1) @ values - values).max() < 1e-3  # cold: the dictionary
 
 # %% tags=["figure-soft-lookup", "scaffold"]
-import matplotlib.pyplot as plt
+import altair as alt
 
 from annotated.plots import setup_notebook
 
 setup_notebook()
-hours = torch.linspace(0, 24, 193)
-fig, ax = plt.subplots(figsize=(8, 4))
-for tau, style in ((1000, ":"), (1, "--"), (0.25, "-"), (0.01, "-.")):
-    ax.plot(hours, (on_the_dial(hours) @ keys.T / tau).softmax(dim=-1) @ values, style, label=f"τ = {tau}")
-ax.plot(list(cars), list(cars.values()), "o", color="black", markersize=9, label="in the dictionary")
-ax.set(xlabel="hour asked for", ylabel="cars per minute", title="The soft dictionary")
-ax.set_xticks(range(0, 25, 6))
-ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
-plt.show()
+tau = alt.param(
+    name="tau", value=0.25, bind=alt.binding_range(min=0.02, max=3, step=0.01, name="temperature τ ")
+)
+fits = {f"fit{key}": f"exp(cos((datum.hour - {key}) * PI / 12) / tau)" for key in cars}
+asked = alt.Chart(alt.sequence(0, 24.05, 0.1, as_="hour")).transform_calculate(**fits)
+mixed = " + ".join(f"datum.fit{key} * {value}" for key, value in cars.items())
+asked = asked.transform_calculate(answer=f"({mixed}) / ({' + '.join(f'datum.{fit}' for fit in fits)})")
+hour = alt.X("hour:Q", title="hour asked for", axis=alt.Axis(values=list(range(0, 25, 6))))
+answers = asked.mark_line(color="#0173b2", strokeWidth=3).encode(
+    x=hour, y=alt.Y("answer:Q", title="cars per minute", scale=alt.Scale(domain=[0, 30]))
+)
+stored = [{"hour": key, "answer": value} for key, value in cars.items()]
+dots = alt.Chart(alt.Data(values=stored)).mark_circle(size=120, color="black", opacity=1)
+mean = [{"answer": values.mean().item()}]
+level = alt.Chart(alt.Data(values=mean)).mark_rule(strokeDash=[5, 4], color="gray").encode(y="answer:Q")
+says = alt.Chart(alt.sequence(1)).mark_text(align="left", x=12, y=14, fontSize=14)
+says = says.encode(text=alt.value(alt.expr("'τ = ' + format(tau, '.2f')")))
+alt.layer(
+    level, answers, dots.encode(x="hour:Q", y="answer:Q"), says, title="The soft dictionary"
+).properties(width=440, height=260).add_params(tau)
 
 # %% [markdown]
-# *Figure 1. The answers for every hour of the day, at four temperatures. At a high temperature, the
-# answer is the mean of all values. At a low temperature, it is the value of the nearest key.*
+# *Figure 1. The answers for every hour of the day. The dots are in the dictionary, and the dashed line is the
+# mean of their values. In a live notebook, move the temperature: the higher it is, the closer the answers
+# come to the mean; the lower it is, the closer each comes to the value of the nearest key.*
 #
 # At a high temperature, all weights are nearly equal, and every query gets the same answer. At a low
 # temperature, one key gets all the weight, and we have a dictionary again. In between, the look-up blends
@@ -344,6 +356,8 @@ for d_k in widths:
     measured["divided"].append(largest_and_slope(scores / math.sqrt(d_k)))
 
 # %% tags=["figure-scaling", "scaffold"]
+import matplotlib.pyplot as plt
+
 fig, axes = plt.subplots(1, 2, figsize=(11, 3.8))
 for name, style in (("not divided", "o-"), ("divided", "s--")):
     for ax, numbers in zip(axes, zip(*measured[name], strict=True), strict=True):
@@ -375,15 +389,49 @@ row.softmax(dim=-1)[2].backward()
 assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1])
 
 # %% [markdown]
-# Without the division, at the paper's width of 64, one of nine keys gets most of the weight before the
-# model has learned anything. The softmax has picked a winner by chance. And the slope is small, so a wrong
-# winner loses its weight only slowly. A softmax in this state is called *saturated*. This is the paper's
-# reason:
+# Without the division, at the paper's width of 64, one of nine keys gets most of the weight before the model
+# has learned anything, as in the next figure. The softmax has picked a winner by chance. And the slope is
+# small, so a wrong winner loses its weight only slowly. A softmax in this state is called *saturated*. This
+# is the paper's reason:
 #
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
 # > softmax function into regions where it has extremely small gradients. To counteract this effect, we
 # > scale the dot products by $1/\sqrt{d_k}$." (section 3.2.1)
-#
+
+# %% tags=["figure-saturation", "scaffold"]
+_ = torch.manual_seed(1)
+q, nine = torch.randn(1024), torch.randn(9, 1024)
+rows = [
+    {"exponent": n, "key": key, "score": round((q[: 2**n] @ nine[key - 1, : 2**n]).item(), 3)}
+    for n in range(11)
+    for key in range(1, 10)
+]
+exponent = alt.param(
+    name="n", value=6, bind=alt.binding_range(min=0, max=10, step=1, name="d_k = 2 to the power ")
+)
+base = alt.Chart(alt.Data(values=rows)).transform_filter("datum.exponent == n")
+weight = alt.Y("weight:Q", title="weight", scale=alt.Scale(domain=[0, 1]))
+bars = []
+for title, score in (("not divided", "datum.score"), ("divided", "datum.score / sqrt(pow(2, n))")):
+    bar = base.transform_calculate(power=f"exp({score})").transform_joinaggregate(total="sum(power)")
+    bar = bar.transform_calculate(weight="datum.power / datum.total").mark_bar(color="#0173b2")
+    bar = bar.encode(
+        x=alt.X("key:O", title="key", axis=alt.Axis(labelAngle=0)), y=weight, tooltip=["weight:Q"]
+    )
+    head = alt.Title(alt.expr(f"'d_k = ' + pow(2, n) + ', {title}'"))
+    bars.append(bar.properties(width=200, height=180, title=head))
+alt.hconcat(*bars, title="One random query, nine random keys").add_params(exponent)
+
+# %% [markdown]
+# *Figure 4. The nine weights of one query, for the first 2, 4, 8 ... of its 1,024 numbers. At 64 numbers, the
+# undivided scores give almost all of the weight to one key. In a live notebook, move the width.*
+
+# %% tags=["check"]
+undivided = torch.tensor([row["score"] for row in rows if row["exponent"] == 6])
+assert undivided.softmax(dim=0).max() > 0.9
+assert (undivided / 8).softmax(dim=0).max() < 0.5
+
+# %% [markdown]
 # **Remember:** wide heads make large scores, large scores make the softmax pick one key too early, and
 # dividing by $\sqrt{d_k}$ keeps the scores small.
 #
@@ -522,11 +570,11 @@ tokens = [*german, "<blank>", "<blank>"]
 padding = torch.tensor([[word != "<blank>" for word in tokens]])  # (1, 6): one row serves every query
 causal = torch.ones(6, 6, dtype=torch.bool).tril()
 masks = {"padding": padding, "causal": causal, "padding & causal": padding & causal}
-explore_masks(masks, tokens, tokens, query=2, title="Blue: may be looked at")
+explore_masks(masks, tokens, tokens, query=2)
 
 # %% [markdown]
-# *Figure 4. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
-# highlighted; in the other rows, the same colors are lighter. In a live notebook, you can point at another
+# *Figure 5. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
+# strong; in the other rows, the same colors are pale. In a live notebook, you can point at another
 # row.*
 
 # %% tags=["check"]

@@ -101,22 +101,43 @@ import math
 import matplotlib.pyplot as plt
 import torch
 
-from annotated.plots import plot_encodings, setup_notebook
+from annotated.plots import setup_notebook
 
 setup_notebook()
 position = torch.arange(64).unsqueeze(1)  # (64, 1)
-digits = position // 2 ** torch.arange(6) % 2 * 2.0 - 1  # (64, 6), the fastest first; -1 stands for 0
-angles = position * 64.0 ** -(torch.arange(6) / 6)  # (64, 6): each wave slower than the one before
-waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # (64, 12)
-fig, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True)
-plot_encodings(digits, ax=axes[0]).set(title="Binary digits", xlabel="digit (fast to slow)")
-plot_encodings(waves, ax=axes[1]).set(title="Sines and cosines", xlabel="entry (fast to slow)", ylabel="")
+digits = position // 2 ** torch.arange(6) % 2 * 1.0  # (64, 6), the fastest first
+fine = torch.arange(0, 63.1, 0.1).unsqueeze(1)  # between the positions, too: (631, 1)
+speeds = 64.0 ** -(torch.arange(6) / 6)  # (6,): each wave slower than the one before
+fig, axes = plt.subplots(3, 2, figsize=(11, 5.4), sharex=True)
+for row, place in zip(axes, (0, 2, 4), strict=True):
+    row[0].step(position, digits[:, place], where="post", color="C1")
+    row[1].plot(fine, (fine * speeds[place]).sin(), color="C0")
+    row[1].plot(position, (position * speeds[place]).sin(), "o", color="C0", markersize=4)
+    row[0].set(yticks=[0, 1], ylabel=f"digit {place + 1}")
+    row[1].set(yticks=[-1, 1], ylabel=f"wave {place + 1}")
+axes[0, 0].set(title="Binary digits jump")
+axes[0, 1].set(title="Waves move smoothly")
+for ax in axes[-1]:
+    ax.set(xlabel="position")
 plt.show()
+waves = torch.cat([(position * speeds).sin(), (position * speeds).cos()], dim=1)  # (64, 12)
+for name, table in (("digits", digits), ("waves", waves)):
+    steps = (table[1:] - table[:-1]).norm(dim=1)
+    print(f"{name}: the steps from one position to the next are {steps.min():.2f} to {steps.max():.2f} long")
 
 # %% [markdown]
-# *Figure 1. Both tables count from 0 (top) to 63 (bottom). The fast columns are on the left, so the binary
-# numbers are written backward. The digits jump. The waves change gradually, and the slow ones change only a
-# little at every step.*
+# *Figure 1. Counting from 0 to 63 with digits 1, 3 and 5 of six (left) and with waves 1, 3 and 5 of six
+# (right), the fastest first. The dots are the values at whole positions.*
+
+# %% tags=["check"]
+assert digits[13].tolist() == [1, 0, 1, 1, 0, 0]
+lengths = (waves[1:] - waves[:-1]).norm(dim=1)
+assert 1.115 < lengths.min() < lengths.max() < 1.125
+
+# %% [markdown]
+# Each wave stands for a pair, a sine and a cosine, and the figure shows the sines. With all six pairs, every
+# step from one position to the next has the same length, 1.12. With the digits, the longest step is more than
+# twice as long as the shortest.
 
 # %% [markdown]
 # ## Clocks
@@ -155,30 +176,52 @@ assert torch.allclose(sinusoids(3, 4)[1, :2], torch.tensor([math.sin(1), math.co
 
 # %% [markdown]
 # These are the numbers that you saw in 00. With $d_{model} = 4$ there are two hands, and the first turns
-# 100 times as fast as the second. With six entries there are three hands. Here they are on one clock, at
-# five positions:
+# 100 times as fast as the second. With six entries there are three hands. Here they are on one clock:
 
 # %% tags=["figure-clocks", "scaffold"]
-fig, axes = plt.subplots(1, 5, figsize=(11, 2.5))
-for ax, pos in zip(axes, (0, 1, 2, 10, 100), strict=True):
-    ax.add_patch(plt.Circle((0, 0), 1.1, fill=False, color="grey"))
-    for i, (sine, cosine) in enumerate(sinusoids(101, 6)[pos].view(3, 2).tolist()):
-        length = 1 - 0.25 * i  # all hands have length 1; drawn shorter to tell them apart
-        ax.plot(
-            [0, length * sine],
-            [0, length * cosine],
-            color=f"C{i}",
-            linewidth=3 + i,
-            label=f"entries {2 * i}, {2 * i + 1}",
-        )
-    ax.set(title=f"position {pos}", aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
-    ax.axis("off")
-fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-plt.show()
+import altair as alt
+
+pos = alt.param(name="pos", value=10, bind=alt.binding_range(min=0, max=100, step=1, name="position "))
+hands = [{"speed": 10000 ** (-2 * i / 6), "hand": f"entries {2 * i}, {2 * i + 1}", "i": i} for i in range(3)]
+turned = alt.Chart(alt.Data(values=hands)).transform_calculate(  # drawn shorter, to tell them apart
+    x="(1 - 0.25 * datum.i) * sin(pos * datum.speed)", y="(1 - 0.25 * datum.i) * cos(pos * datum.speed)"
+)
+inside = {"scale": alt.Scale(domain=[-1.1, 1.1]), "axis": None}
+hand = turned.mark_rule(strokeCap="round").encode(
+    x=alt.X("x:Q", **inside),
+    y=alt.Y("y:Q", **inside),
+    x2=alt.datum(0),
+    y2=alt.datum(0),
+    color=alt.Color("hand:N", title=None),
+    strokeWidth=alt.StrokeWidth("i:O", scale=alt.Scale(range=[3, 5, 7]), legend=None),
+)
+dial = alt.Chart(alt.sequence(0, 6.3, 0.05, as_="angle")).transform_calculate(
+    x="1.05 * sin(datum.angle)", y="1.05 * cos(datum.angle)"
+)
+dial = dial.mark_line(color="gray", strokeWidth=1).encode(
+    x=alt.X("x:Q", **inside), y=alt.Y("y:Q", **inside), order="angle:Q"
+)
+read = turned.transform_calculate(sine="sin(pos * datum.speed)", cosine="cos(pos * datum.speed)")
+read = (
+    read.transform_fold(["sine", "cosine"], as_=["what", "value"])
+    .mark_bar()
+    .encode(
+        x=alt.X("value:Q", title="entry", scale=alt.Scale(domain=[-1, 1])),
+        y=alt.Y("what:N", title=None, sort=["sine", "cosine"]),
+        row=alt.Row("hand:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
+        color=alt.Color("hand:N", legend=None),
+    )
+)
+alt.hconcat(
+    (dial + hand).properties(width=220, height=220, title=alt.Title(alt.expr("'position ' + pos"))),
+    read.properties(width=180, height=44),
+    title="Three hands of one clock",
+).add_params(pos)
 
 # %% [markdown]
-# *Figure 2. Five positions as clocks. The long hand turns by one radian at every position, the middle hand
-# by 0.046, and the short hand by 0.002. No two of these clocks show the same time.*
+# *Figure 2. Position 10 as a clock, and its six entries. In a live notebook, move the position: the long
+# hand turns by one radian at every position, the middle hand by 0.046, and the short hand by 0.002. No two
+# positions show the same time.*
 #
 # The long hand completes a turn after about six positions, so alone it would soon repeat itself. The short
 # hand needs about 2,900 positions for a turn, but from one position to the next it hardly moves. Together,
@@ -211,14 +254,11 @@ plt.show()
 # is left.
 
 # %% tags=["figure-similarity"]
-import seaborn
-
 pe = sinusoids(60, 512)
 similarity = pe @ pe.T  # (60, 60)
-seaborn.heatmap(similarity, square=True, cmap="viridis", xticklabels=10, yticklabels=10)
-plt.title("Dot product of two positions")
-plt.xlabel("position")
-plt.ylabel("position")
+fig, ax = plt.subplots(figsize=(6, 4.8))
+fig.colorbar(ax.imshow(similarity, cmap="Blues"), label="dot product")
+ax.set(title="Two positions compared", xlabel="position", ylabel="position")
 plt.show()
 print("of neighbors, anywhere:", [round(similarity[i, i + 1].item(), 3) for i in (0, 10, 50)])
 

@@ -291,18 +291,44 @@ def rate(step, d_model, warmup):
 # **Before you run this:** what happens to the peak if you double the warm-up?
 
 # %% tags=["figure-schedules"]
-from annotated.plots import plot_schedules
+import altair as alt
 
 settings = [(512, 4000), (512, 8000), (1024, 4000)]
-ax = plot_schedules(settings)
-ax.get_lines()[2].set_linestyle((0, (3, 3)))  # dashed, where it would hide the first
-ax.legend(frameon=False)
-plt.show()
-for d_model, warmup in settings:
-    print(f"d_model {d_model:4}, warm-up {warmup:,}: peak {rate(warmup, d_model, warmup):.5f}")
+kept = [{"curve": f"{d}, {w:,}", "d": d, "w": w} for d, w in settings]
+curve = "pow({d}, -0.5) * min(pow(datum.step, -0.5), datum.step * pow({w}, -1.5))"
+every = alt.sequence(10, 20001, 10, as_="step")
+update = alt.X("step:Q", title="update", axis=alt.Axis(format=",.0f", tickCount=5))
+height = alt.Y(
+    "rate:Q", title="learning rate", axis=alt.Axis(format=".1e"), scale=alt.Scale(domain=[0, 1.4e-3])
+)
+warmup = alt.param(
+    name="w", value=2000, bind=alt.binding_range(min=500, max=16000, step=100, name="warm-up ")
+)
+width = alt.param(name="d", value=512, bind=alt.binding_select(options=[256, 512, 1024], name="d_model "))
+paper = [
+    alt.Chart(every)
+    .transform_calculate(rate=curve.format(d=d_model, w=w), curve=f"'{d_model:,} and {w:,}'")
+    .mark_line(strokeWidth=1.5, strokeDash=dash)
+    .encode(x=update, y=height, color=alt.Color("curve:N", title="d_model and warm-up"))
+    for (d_model, w), dash in zip(settings, ([1, 0], [5, 3], [1, 0]), strict=True)
+]
+yours = (
+    alt.Chart(every)
+    .transform_calculate(rate=curve.format(d="d", w="w"))
+    .mark_line(color="black", strokeWidth=3)
+)
+alt.layer(
+    *paper, yours.encode(x=update, y=height), title="Learning rate, peak at the end of the warm-up"
+).properties(width=400, height=280).add_params(warmup, width)
 
 # %% [markdown]
-# *Figure 2. Equation 3 for the base model, for twice its warm-up, and for the width of the big model.*
+# *Figure 2. Equation 3 for the base model, for twice its warm-up, and for the width of the big model. The
+# black line is yours: in a live notebook, move the warm-up and choose a width. Here it has a width of 512 and
+# a warm-up of 2,000.*
+
+# %%
+for d_model, warmup in settings:
+    print(f"d_model {d_model:4}, warm-up {warmup:,}: peak {rate(warmup, d_model, warmup):.5f}")
 
 # %% tags=["check"]
 from annotated import rate as packages
@@ -480,7 +506,27 @@ for row in wanted.tolist():
     print(" ".join(f"{probability:8.3f}" for probability in row))
 
 # %% [markdown]
-# The second row belongs to a padding position, so all its targets are 0. The loss is then the
+# The second row belongs to a padding position, so all its targets are 0. Here is the first row as bars:
+
+# %% tags=["figure-smoothing", "scaffold"]
+eps = alt.param(name="eps", value=0.1, bind=alt.binding_range(min=0, max=0.8, step=0.01, name="smoothing "))
+rows = [{"place": place, "token": token} for place, token in enumerate(vocabulary)]
+bars = alt.Chart(alt.Data(values=rows)).transform_calculate(
+    target="datum.place == 4 ? 1 - eps : datum.place == 0 ? 0 : eps / 4"
+)
+bars = bars.transform_calculate(written="format(datum.target, '.3f')").encode(
+    x=alt.X("target:Q", title="target", scale=alt.Scale(domain=[0, 1.1]), axis=alt.Axis(values=[0, 0.5, 1])),
+    y=alt.Y("token:N", title=None, sort=vocabulary),
+)
+(bars.mark_bar(color="#0173b2") + bars.mark_text(align="left", dx=4).encode(text="written:N")).properties(
+    width=320, height=170, title="What the loss asks for"
+).add_params(eps)
+
+# %% [markdown]
+# *Figure 4. The target for Katze. In a live notebook, move the smoothing: at 0, everything is asked for the
+# right token.*
+#
+# The loss is now the
 # *cross-entropy* with these targets: $-\sum_k t_k \log p_k$, where $t$ is the target and $p$ the
 # prediction.
 #

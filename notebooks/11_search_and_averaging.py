@@ -629,7 +629,38 @@ assert tokenizer.decode(paper.tokens) == "Zwei Jungen werfen Schneeball auf eina
 # translations: dividing a negative number by a larger number brings it nearer to 0. With α = 0.6, the
 # complete translation wins. With α = 0 the penalty is 1, so it changes nothing. Many programs divide by
 # $|y|$ itself, which makes the score the **mean log-probability per token**.
-#
+
+# %% tags=["figure-penalty", "scaffold"]
+import altair as alt
+
+alpha = alt.param(name="alpha", value=0.6, bind=alt.binding_range(min=0, max=1.5, step=0.05, name="α "))
+rivals = [beam_search(model, *snow, alpha=a, forbidden=translator.forbidden)[0][0] for a in (0.0, 0.6)]
+rows = [
+    {"words": tokenizer.decode(found.tokens), "length": len(found.tokens) + 1, "log_prob": found.log_prob}
+    for found in rivals
+]
+scored = alt.Chart(alt.Data(values=rows)).transform_calculate(
+    score="datum.log_prob / pow((5 + datum.length) / 6, alpha)"
+)
+scored = scored.transform_joinaggregate(best="max(score)").transform_calculate(
+    written="format(datum.score, '.2f') + (datum.score == datum.best ? ', wins' : '')"
+)
+scored = scored.encode(
+    x=alt.X("score:Q", title="score", scale=alt.Scale(domain=[-6, 0])),
+    y=alt.Y("words:N", title=None, axis=alt.Axis(labelLimit=360), sort=[row["words"] for row in rows]),
+    opacity=alt.condition("datum.score == datum.best", alt.value(1.0), alt.value(0.4)),
+)
+(
+    scored.mark_bar(color="#0173b2") + scored.mark_text(align="right", dx=-4).encode(text="written:N")
+).properties(width=320, height=90, title=alt.Title(alt.expr("'α = ' + format(alpha, '.2f')"))).add_params(
+    alpha
+)
+
+# %% [markdown]
+# *Figure 4. The scores of the two translations; the higher one, with the shorter bar, wins. In a live
+# notebook, move α and find where the winner changes.*
+
+# %% [markdown]
 # The penalty matters only when we compare *finished* hypotheses. Within one step all hypotheses have the same
 # length, so it does not change which of them the beam keeps.
 #
@@ -807,7 +838,7 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 4. Early in training, the mean of the last five checkpoints is worse than the last one. At the end
+# *Figure 5. Early in training, the mean of the last five checkpoints is worse than the last one. At the end
 # it is better than each of them. Part of that is a matter of time: the loss is still falling here, and
 # averaging takes out noise as a lower learning rate would.*
 
