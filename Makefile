@@ -17,7 +17,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site book test-site test-processors test-floors lock release test coverage lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site book slides test-site test-processors test-floors lock release test coverage lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -114,6 +114,10 @@ site: $(READY) watch ## build the site from the executed notebooks into site/
 
 book: site ## print the lessons from the site as site/annotated.pdf (Chromium)
 	$(BIN)/python tools/site/book.py
+
+slides: $(READY) ## write the lessons as slides into one file, site/slides.html (npm)
+	$(PACKAGES)
+	$(BIN)/python tools/site/slides.py
 
 test-site: $(READY) ## read every page of the site in a browser (Chromium; minutes)
 	$(BIN)/python -m pytest tools/site/browser_tests

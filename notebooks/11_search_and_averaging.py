@@ -643,18 +643,16 @@ scored = alt.Chart(alt.Data(values=rows)).transform_calculate(
     score="datum.log_prob / pow((5 + datum.length) / 6, alpha)"
 )
 scored = scored.transform_joinaggregate(best="max(score)").transform_calculate(
-    written="format(datum.score, '.2f') + (datum.score == datum.best ? ', wins' : '')"
+    written="format(datum.score, '.2f') + ' at α = ' + format(alpha, '.2f') + (datum.score == datum.best ? ', wins' : '')"
 )
 scored = scored.encode(
-    x=alt.X("score:Q", title="score", scale=alt.Scale(domain=[-6, 0])),
+    x=alt.X("score:Q", title="score", scale=alt.Scale(domain=[-8, 0])),
     y=alt.Y("words:N", title=None, axis=alt.Axis(labelLimit=360), sort=[row["words"] for row in rows]),
     opacity=alt.condition("datum.score == datum.best", alt.value(1.0), alt.value(0.4)),
 )
 (
     scored.mark_bar(color="#0173b2") + scored.mark_text(align="right", dx=-4).encode(text="written:N")
-).properties(width=320, height=90, title=alt.Title(alt.expr("'α = ' + format(alpha, '.2f')"))).add_params(
-    alpha
-)
+).properties(width=320, height=90, title="Which translation wins?").add_params(alpha)
 
 # %% [markdown]
 # *Figure 4. The scores of the two translations; the higher one, with the shorter bar, wins. In a live
