@@ -59,7 +59,7 @@ def test_a_lesson_gives_title_figures_equation_question_and_what_to_remember(
 
 
 def test_an_answer_is_what_was_printed_and_what_the_text_says(lesson: NotebookNode) -> None:
-    assert question_of(lesson.cells[2]) == "what is $y$?"
+    assert question_of(lesson.cells[2]) == "What is $y$?"
     assert answer_of(lesson, 2) == "```text\n4\n```\n\nIt is [four](02_attention.ipynb)."
 
 

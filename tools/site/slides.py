@@ -80,10 +80,11 @@ def parts(notebook: NotebookNode, index: int, cell: NotebookNode, root: Path) ->
         elif EQUATION.search(paragraph):
             yield markdown.render(paragraph), ""
         elif REMEMBER.match(paragraph):
-            yield f'<p class="kept">{sentence(REMEMBER.sub("", paragraph))}</p>', ""
+            text = REMEMBER.sub("", paragraph)
+            yield f'<p class="kept">{inline(text[:1].upper() + text[1:])}</p>', ""
     if question := question_of(cell):
         yield (
-            f'<p class="asked">{sentence(question)}</p>',
+            f'<p class="asked">{inline(question)}</p>',
             markdown.render(LINK.sub(r"\1", answer_of(notebook, index))),
         )
 
@@ -98,11 +99,6 @@ def figure(kind: str, data: str, words: str, caption: str) -> str:
 def inline(text: str) -> str:
     """A text of one paragraph as HTML, its links as plain words."""
     return markdown.renderInline(LINK.sub(r"\1", " ".join(text.split())))
-
-
-def sentence(text: str) -> str:
-    """What stood behind a colon, as a sentence of its own."""
-    return inline(text[0].upper() + text[1:])
 
 
 def slide(head: str, body: str, note: str) -> str:

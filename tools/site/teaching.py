@@ -75,7 +75,8 @@ def poll(root: Path) -> Iterator[str]:
 def question_of(cell: NotebookNode) -> str:
     """What a text asks the reader to predict; nothing where it asks nothing."""
     found = QUESTION.search(cell.source) if cell.cell_type == "markdown" else None
-    return found[1].strip() if found else ""
+    question = found[1].strip() if found else ""
+    return question[:1].upper() + question[1:]
 
 
 def answer_of(notebook: NotebookNode, asked: int) -> str:
@@ -87,7 +88,7 @@ def answer_of(notebook: NotebookNode, asked: int) -> str:
             continue
         for paragraph in cell.source.split("\n\n"):
             if paragraph.startswith("*Figure"):
-                answer.append(paragraph)
+                answer.append(f"*{paragraph.partition('. ')[2]}")  # without its number
             elif not paragraph.startswith(("#", "!", ">", "|", "$$")):
                 shown = "".join(text).rstrip()
                 block = [f"```text\n{shown}\n```"] if shown and len(shown.splitlines()) <= LONGEST else []
