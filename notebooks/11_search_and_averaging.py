@@ -643,7 +643,8 @@ scored = alt.Chart(alt.Data(values=rows)).transform_calculate(
     score="datum.log_prob / pow((5 + datum.length) / 6, alpha)"
 )
 scored = scored.transform_joinaggregate(best="max(score)").transform_calculate(
-    written="format(datum.score, '.2f') + ' at α = ' + format(alpha, '.2f') + (datum.score == datum.best ? ', wins' : '')"
+    written="format(datum.score, '.2f') + ' at α = ' + format(alpha, '.2f')"
+    " + (datum.score == datum.best ? ', wins' : '')"
 )
 scored = scored.encode(
     x=alt.X("score:Q", title="score", scale=alt.Scale(domain=[-8, 0])),
