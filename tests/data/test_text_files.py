@@ -41,8 +41,9 @@ def test_a_byte_order_mark_tells_utf_16(encoding, tmp_path):
     assert read_lines(write(tmp_path / "a.txt", text.encode(encoding))) == ["a\u2028ü 東", "", "b"]
 
 
-def test_what_is_advised_for_another_encoding_works(tmp_path):
-    path = write(tmp_path / "a.csv", "en,de\na bear,ein Bär\n".encode("latin-1"))
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le"])
+def test_what_is_advised_for_another_encoding_works(encoding, tmp_path):
+    path = write(tmp_path / "a.csv", "en,de\na bear,ein Bär\n".encode(encoding))
     with pytest.raises(ValueError, match=r"line 2: .*iconv") as error:
         read_pairs(path)
     command = str(error.value).partition("convert it with ")[2].replace("NEW", str(tmp_path / "b.csv"))

@@ -206,3 +206,13 @@ def test_what_stands_around_a_text_is_a_few_tokens(around, tmp_path):
         write_json(tmp_path / "u.json", {**read_json(tmp_path / "t.json"), side: around})
         with pytest.raises(ValueError, match=r"u\.json.*a few tokens"):
             load_tokenizer(tmp_path, "u")
+
+
+def test_too_few_subwords_for_the_characters_are_told_a_number_that_is_enough():
+    text = ["".join(map(chr, range(start, start + 50))) for start in range(0x4E00, 0x5200, 50)]
+    with pytest.raises(ValueError, match=r"give --vocab \d+") as error:
+        SentencePieceTokenizer.train(text, 400)
+    enough = int(str(error.value).partition("--vocab ")[2].partition(",")[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that so small a text has fewer pieces
+        assert SentencePieceTokenizer.train(text, enough).decode(range(enough // 2))

@@ -218,7 +218,7 @@ def test_quantization(tmp_path):
 
 def test_settings_that_are_chosen_are_compared_with_random_ones(tmp_path, monkeypatch):
     own, record = script("own_data"), tmp_path / "record.json"
-    pairs = [(f"{i} {j}", f"{j} {i}") for i in range(9) for j in range(9)]
+    pairs = [(f"{i} {j}", f"{j} {i}") for i in range(40) for j in range(40)]
     monkeypatch.setitem(own.DATA, "numbers", (lambda: own.split(pairs), ("spaces", "spaces"), "exact"))
     small = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "vocab": 300, "max_tokens": 256}
     monkeypatch.setattr(own, "draw_settings", lambda draw: small)
