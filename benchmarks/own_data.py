@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import make_pairs
 
 from annotated import train
-from annotated.metrics import METRICS
+from annotated.metrics import METRICS, bootstrap
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.data import Corpus, ParallelText, hold_out, load_corpus
 from annotated.translation.training import choose as rules
@@ -146,7 +146,7 @@ def run(name, splits, settings, seed):
         test = next(splits[each] for each in splits if each.startswith("test"))
         some = test.take(range(0, len(test), math.ceil(len(test) / TEST)))
         found = translator.translate(some.src, beam=1)
-        return METRICS[metric]()(found, list(some.tgt)).value, seconds
+        return bootstrap(found, list(some.tgt), metric=METRICS[metric]()), seconds
 
 
 def chosen(name, text, seconds):
@@ -214,7 +214,9 @@ def main():
         else:
             settings = with_length(name, text, {**chosen(name, text, args.seconds), **what}, args.seconds)
         score, seconds = run(name, splits, settings, seed)
-        found = {"commit": record.run["commit"], **key, "score": round(score, 1), "seconds": round(seconds)}
+        numbers = {"score": score.value, "low": score.low, "high": score.high, "seconds": seconds}
+        found = {"commit": record.run["commit"], **key, "trained_on": len(text)}
+        found |= {name: round(value, 1) for name, value in numbers.items()}
         with record.change() as known:
             known.setdefault("runs", []).append({**found, "settings": settings})
         print(json.dumps(found), flush=True)
