@@ -2,9 +2,9 @@
 
 from annotated.plots.beam import plot_beam
 from annotated.plots.charts import explore_attention, explore_masks
-from annotated.plots.curves import plot_learning_curves, plot_schedules
+from annotated.plots.curves import plot_schedules
 from annotated.plots.drawing import as_words
-from annotated.plots.heatmaps import plot_alignment, plot_attention, plot_encodings, plot_mask
+from annotated.plots.heatmaps import plot_attention, plot_encodings, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.steps import step_through
 
@@ -12,11 +12,9 @@ __all__ = [
     "as_words",
     "explore_attention",
     "explore_masks",
-    "plot_alignment",
     "plot_attention",
     "plot_beam",
     "plot_encodings",
-    "plot_learning_curves",
     "plot_mask",
     "plot_schedules",
     "setup_notebook",

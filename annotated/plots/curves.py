@@ -1,60 +1,9 @@
-"""Curves of training (section 5): loss and learning rate."""
+"""The learning rate, drawn (section 5.3)."""
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import numpy as np
+from collections.abc import Sequence
 
 from annotated.plots.drawing import axes_or_new, palette, plt
 from annotated.schedule import rate
-
-# A line of a run's log.jsonl, or what a notebook kept: `step`, and measurements that differ between lines.
-Record = Mapping[str, float]
-
-
-def plot_learning_curves(
-    records: Sequence[Record] | str | Path,
-    floor: float | None = None,
-    axes: "Sequence[plt.Axes] | None" = None,
-    title: str = "Loss",
-) -> np.ndarray:
-    """Draw the loss, in training and in validation, and beside it the learning rate.
-
-    `records` have `step` (updates, from 1) and any of `loss`, `validation_loss` (nats a token), `rate`; or
-    they are the folder of a run, whose log has them, or that log. `floor`, what the loss cannot go below, is
-    a dotted line. Returns both axes. Raises ValueError if no record has a `loss`, or none has a `rate`.
-    """
-    if isinstance(records, str | Path):
-        log = Path(records, "log.jsonl") if Path(records).is_dir() else Path(records)
-        records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
-    trained, used = _curve(records, "loss"), _curve(records, "rate")
-    if axes is None:
-        axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")[1]
-    losses, rates = axes
-    colors = palette()
-    losses.plot(*trained, color=colors[0], label="training (dropout on)")
-    if any("validation_loss" in record for record in records):
-        validated, label = _curve(records, "validation_loss"), "validation (dropout off)"
-        losses.plot(*validated, "o--", ms=5, color=colors[1], label=label)
-    if floor is not None:
-        losses.axhline(floor, color="black", linestyle=":", label=f"floor, {floor:.3f}")
-    losses.set(title=title, xlabel="update", ylabel="loss (nats a target token)", ylim=(0, None))
-    losses.legend(frameon=False)
-    rates.plot(*used, color=colors[2])
-    rates.set(title="Learning rate (equation 3)", xlabel="update", ylabel="learning rate", ylim=(0, None))
-    for ax in axes:
-        ax.xaxis.set_major_formatter("{x:,.0f}")
-        ax.grid(True)
-    return np.asarray(axes)
-
-
-def _curve(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:
-    """Return steps and values of a measurement, from the records that have it; ValueError if none has."""
-    found = [record for record in records if name in record]
-    if not found:
-        raise ValueError(f"none of the {len(records)} records has a {name!r}")
-    return [record["step"] for record in found], [record[name] for record in found]
 
 
 def plot_schedules(

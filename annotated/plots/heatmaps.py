@@ -1,6 +1,5 @@
 """Heatmaps: attention weights and masks, query down and key across, and positional encodings."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -39,30 +38,6 @@ def plot_attention(
     label_tokens(ax, queries, keys)
     ax.figure.colorbar(image, ax=ax, label="weight")
     ax.set_title(title)
-    return ax
-
-
-def plot_alignment(
-    weights: Tensor,
-    queries: Tokens,
-    keys: Tokens,
-    gold: Iterable[tuple[int, int]],
-    ax: "plt.Axes | None" = None,
-    possible: Iterable[tuple[int, int]] = (),
-) -> "plt.Axes":
-    """Draw cross-attention (queries, keys) with a frame round each (query, key) of the gold alignment.
-
-    The merely `possible` pairs of such an alignment get a dashed frame.
-    """
-    ax = plot_attention(weights, queries, keys, ax, title="Attention and gold alignment (framed)")
-    for style, links in (("-", gold), ((0, (2, 1.2)), possible)):
-        for query, key in sorted(set(links)):
-            if not (0 <= query < len(queries) and 0 <= key < len(keys)):
-                raise ValueError(f"({query}, {key}) is outside {len(queries)} queries, {len(keys)} keys")
-            # White under orange: seen on dark cells and on bright ones.
-            for color, width, dashes in (("white", 5, "-"), ("#d55e00", 2.5, style)):
-                look: Look = {"edgecolor": color, "lw": width, "ls": dashes}
-                ax.add_patch(plt.Rectangle((key - 0.44, query - 0.44), 0.88, 0.88, fill=False, **look))
     return ax
 
 

@@ -24,6 +24,15 @@ class EncodedPairs(Pairs):
     src: PackedRows
     tgt: PackedRows
 
+    def report(self) -> str:
+        """Return a summary, as that of text, and the share of tokens outside the vocabularies."""
+        src, tgt = (float(np.mean(side.data == UNK)) for side in (self.src, self.tgt))
+        if not src and not tgt:
+            return super().report()
+        advice = "; other units, by --tokenizer, would know them" if max(src, tgt) > 0.1 else ""
+        unknown = f"  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens{advice}"
+        return f"{super().report()}\n{unknown}"
+
 
 def encode_corpus(
     text: ParallelText,

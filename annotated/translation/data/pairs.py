@@ -134,6 +134,12 @@ class Corpus:
             raise ValueError(f"{self.name} has no split {split!r}; its splits are {', '.join(self.splits)}")
         return self.splits[split]
 
+    def example(self) -> str:
+        """Show the first pair to train on: sides that were swapped are seen at once."""
+        sides = zip((self.src_language, self.tgt_language), next(iter(self["train"])), strict=True)
+        shown = [f"{name}: {shortened(text)!r}" if name else repr(shortened(text)) for name, text in sides]
+        return f"  such as {' → '.join(shown)}"
+
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -100,6 +101,12 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
 # ---- what is saved is what comes back
 
 
+def check_has_settings(model: object) -> None:
+    """Raise ValueError for a model that was put together by hand."""
+    if not isinstance(getattr(model, "config", None), TransformerConfig):
+        raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
+
+
 def check_can_be_saved(model: EncoderDecoder) -> None:
     """Raise ValueError for a model that a model folder would bring back as another.
 
@@ -109,8 +116,7 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
         self.slopes = 2.0 ** -torch.arange(1, h + 1)  # made by every constructor
         self.register_buffer("mean", torch.zeros(d_model))  # changed by `self.mean.lerp_(...)` in `forward`
     """
-    if not isinstance(getattr(model, "config", None), TransformerConfig):
-        raise ValueError("the model has no settings: build it with make_model or EncoderDecoder.from_config")
+    check_has_settings(model)
     if not isinstance(model, EncoderDecoder):
         raise ValueError(f"the model is wrapped in {type(model).__name__}: save what is inside of it")
     loaded = build_model(model.config)
@@ -159,9 +165,13 @@ def save_model(
 
 
 def rehearse_saving(folder: Path, model: EncoderDecoder, *tokenizers: Tokenizer) -> None:
-    """Save and load a model that is to be trained. Raises ValueError where it would come back as another."""
-    save_model(folder, model, *tokenizers)
-    loaded, *_ = load_model(folder)
+    """Save and load a model that is to be trained, inside of a folder, where nothing of it stays.
+
+    Raises ValueError where it would come back as another.
+    """
+    with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=folder) as rehearsal:
+        save_model(Path(rehearsal), model, *tokenizers)
+        loaded, *_ = load_model(rehearsal)
     with torch.no_grad():
         random_output(loaded.train())  # what training changes must come back too
     check_can_be_saved(loaded)

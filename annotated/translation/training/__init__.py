@@ -1,6 +1,7 @@
 """Training a model, from the call to the folder of its run:
 
     train           from sentence pairs to a translator in one call
+    initial_model   the model that a run starts from
     trainer         the training loop of long runs
     summed_loss     model and loss in one module
     rdrop           R-Drop, which is newer than the paper

@@ -84,6 +84,11 @@ class Progress:
         ended = self.step >= config.max_steps or self.epoch >= config.epochs
         return ended or out_of_patience(self, config)
 
+    def validation_due(self, config: TrainingConfig) -> bool:
+        """Return whether these weights end an epoch or the run, and have yet to be validated."""
+        ends = (self.step > 0 and self.batches == 0) or self.step >= config.max_steps
+        return ends and self.validation_loss is None
+
     def last_step(self, config: TrainingConfig) -> int:
         """Compute the update that ends the run, unless patience ends it earlier."""
         done = math.ceil(self.batches / self.update_batches)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from annotated.translation.data.token_batches import TokenBatches, mixed_seed
 from annotated.translation.devices import default_torch_state, print_message, rank_and_world, silent
 from annotated.translation.storage.model_folder import (
     TrainedText,
+    check_has_settings,
     load_weights,
     rehearse_saving,
     training_settings,
@@ -39,7 +39,7 @@ from annotated.translation.training.distributed import all_reduce, broadcast, ra
 from annotated.translation.training.precision import half_precision
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss
-from annotated.translation.training.validation import Validation, count_score, lower_is_better
+from annotated.translation.training.validation import Validation, count_score, is_better
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -74,15 +74,12 @@ class Trainer:
     ):
         if validation is None:
             config.check_without_validation()
-        if not hasattr(model, "config"):
-            raise ValueError(
-                "the model has no settings: build it with make_model or EncoderDecoder.from_config"
-            )
+        check_has_settings(model)
         self.device = torch.device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
-        notes = notes or {}
-        text = TrainedText.of(notes)
-        self.validation = Validation(validation, tokenizers[1], text, config.metric) if validation else None
+        notes, self.validation = notes or {}, None
+        if validation is not None:
+            self.validation = Validation(validation, tokenizers[1], TrainedText.of(notes), config.metric)
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**notes, **dataclasses.asdict(config)}
         self.rank, self.world = rank_and_world()
@@ -109,14 +106,13 @@ class Trainer:
         self.begin(resume)
         with raise_on_all_ranks():
             if self.rank == 0:
-                with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=self.out.path) as folder:
-                    rehearse_saving(Path(folder), self.model, *self.tokenizers)
+                rehearse_saving(self.out.path, self.model, *self.tokenizers)
         c, p = self.config, self.progress
         self.began = time.perf_counter(), p.step
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
         bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
         with bar, distributed.stop_on_interrupt() as stop_asked:
-            if self.validation_due():  # the run was killed between checkpoint and validation
+            if self.validation and p.validation_due(c):  # it was killed between checkpoint and validation
                 self.validate()
             stop = False
             while not (stop or p.finished(c)):
@@ -173,7 +169,7 @@ class Trainer:
                 with raise_on_all_ranks():
                     if self.rank == 0:
                         self.out.save(self.model, self.tokenizers, self.optimizer, p, self.settings)
-            if self.validation_due():
+            if self.validation and p.validation_due(c):
                 self.validate()
             if stop or p.finished(c):
                 return stop
@@ -236,12 +232,6 @@ class Trainer:
 
     # ---- validation
 
-    def validation_due(self) -> bool:
-        """Return whether these weights end an epoch or the run, and have yet to be validated."""
-        p = self.progress
-        ends = (p.step > 0 and p.batches == 0) or p.step >= self.config.max_steps
-        return ends and self.validation is not None and p.validation_loss is None
-
     def validate(self) -> None:
         """Score the validation data, and write the loss into the newest checkpoint."""
         assert self.validation is not None
@@ -250,10 +240,9 @@ class Trainer:
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
         found = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
-        metric, chosen_by = self.validation.metric, None
-        if metric is None:
-            chosen_by = scores.loss
-        elif p.epoch % c.metric_every == 0 or p.step >= p.last_step(c):
+        metric = self.validation.metric
+        chosen_by = None if metric else scores.loss
+        if metric and (p.epoch % c.metric_every == 0 or p.step >= p.last_step(c)):
             score = self.validation.measure(self.model)
             chosen_by = found[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
@@ -265,8 +254,7 @@ class Trainer:
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
-            minutes = self.minutes_left()
-            left = f"; about {minutes:,.0f} min left" if minutes > 0 else ""
+            left = f"; about {minutes:,.0f} min left" if (minutes := self.minutes_left()) > 0 else ""
             print_message(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
             print_message(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
 
@@ -297,11 +285,10 @@ class Trainer:
             self.load_mean(folders)
             of_mean = validation.metric_value(self.model)
             print_message(f"validation {c.metric} {of_mean:.4f} of {mean}, {of_one:.4f} of {one}")
-            worse = of_mean > of_one if lower_is_better(c.metric) else of_mean < of_one
-            if worse or math.isnan(of_mean):
-                mean = one
+            chosen = mean if of_mean == of_one or is_better(of_mean, of_one, c.metric) else one
+            if chosen == one:
                 self.load_mean(folders[-1:])
-            print_message(f"the model is {mean}")
+            print_message(f"the model is {chosen}")
         if self.rank == 0:
             write_model(self.out.path, self.model, *self.tokenizers)
 

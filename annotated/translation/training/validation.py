@@ -113,16 +113,20 @@ def lower_is_better(metric: str) -> bool:
     return metric == "loss" or METRICS[metric]().lower_is_better
 
 
+def is_better(score: float, other: float, metric: str) -> bool:
+    """Tell whether a score by this metric is better than another; NaN is not."""
+    return score < other if lower_is_better(metric) else score > other
+
+
 def count_score(progress: "Progress", score: float | None, metric: str, epoch_ends: bool) -> None:
     """Keep the score, if there is one; at the end of an epoch, count it. Another metric begins anew."""
     if metric != progress.metric:
         progress.metric, progress.best, progress.stale = metric, None, 0
     progress.score = score
     if epoch_ends and score is not None:
-        best = progress.best
-        better = best is None or (score < best if lower_is_better(metric) else score > best)
+        better = progress.best is None or is_better(score, progress.best, metric)
         progress.stale = 0 if better else progress.stale + 1
-        progress.best = score if better else best
+        progress.best = score if better else progress.best
 
 
 def out_of_patience(progress: "Progress", config: TrainingConfig) -> bool:
