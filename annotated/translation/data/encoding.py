@@ -34,6 +34,11 @@ class EncodedPairs(Pairs):
         return f"{super().report()}\n{unknown}"
 
 
+def room_for_text(tokens: int, src_tokenizer: Tokenizer) -> int:
+    """Return how many of so many tokens are left for a sentence, on either side, by the symbols around it."""
+    return tokens - max(1, len(src_tokenizer.before + src_tokenizer.after))  # `<s>` is not predicted
+
+
 def encode_corpus(
     text: ParallelText,
     src_tokenizer: Tokenizer,

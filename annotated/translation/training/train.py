@@ -13,7 +13,7 @@ from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
-from annotated.translation.data.encoding import SubwordDropout, encode_corpus
+from annotated.translation.data.encoding import SubwordDropout, encode_corpus, room_for_text
 from annotated.translation.data.pairs import Corpus
 from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import default_torch_state, find_device, is_first, print_message
@@ -223,7 +223,7 @@ def train_in_group(
     )
     # A sentence must fit into a batch and the model, with the symbols around it.
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
-    limit = min(config.max_sentence, room - max(1, len(src.before + src.after)))
+    limit = min(config.max_sentence, room_for_text(room, src))
     with raise_on_all_ranks():
         pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
         print_message(f"{pairs.report()}\n{corpus.example()}")
