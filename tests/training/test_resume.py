@@ -11,7 +11,7 @@ from command_line import SIZES
 from tiny_runs import exit_code, log_of, make_trainer, single_thread, start, steps, train_until, validate_as
 
 from annotated.translation.cli.main import main
-from annotated.translation.files import read_json, write_json
+from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import WEIGHTS, load_model
 
 DROPOUT = {"save_every": 7, "accumulate": 2}
@@ -120,17 +120,6 @@ def test_a_run_keeps_its_settings(tmp_path):
     ):
         with pytest.raises(ValueError, match=says):
             make_trainer(tmp_path, max_steps=2, **begun | other).fit(resume=True)
-
-
-def test_a_setting_that_the_run_did_not_know_has_its_default(one_thread, tmp_path):
-    make_trainer(tmp_path, max_steps=2).fit()
-    recorded = read_json(tmp_path / "training.json")
-    write_json(tmp_path / "training.json", {k: v for k, v in recorded.items() if "rdrop" not in k})
-    for copy in tmp_path.glob("checkpoints/*/training.json"):
-        copy.unlink()  # as 0.2.0 wrote checkpoints
-    with pytest.raises(ValueError, match=r"was begun with rdrop_weight = 0\.0, not 1\.0;"):
-        make_trainer(tmp_path, max_steps=3, rdrop_weight=1.0).fit(resume=True)
-    make_trainer(tmp_path, max_steps=3).fit(resume=True)
 
 
 @pytest.mark.parametrize("file", ["progress.json", WEIGHTS])

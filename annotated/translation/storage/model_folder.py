@@ -265,10 +265,8 @@ def find_model(name_or_folder: str | Path) -> Path:
 
 
 def training_settings(folder: Path) -> dict[str, Any]:
-    """Read how the model in a folder was trained; {} where nothing says it. A checkpoint's run says it."""
-    path, checkpoints = folder / SETTINGS, folder.resolve().parent
-    if not path.exists() and checkpoints.name == "checkpoints":
-        path = checkpoints.parent / SETTINGS
+    """Read how the model in a folder was trained; {} where nothing says it."""
+    path = folder / SETTINGS
     return read_json(path) if path.exists() else {}
 
 

@@ -195,9 +195,7 @@ def check_settings(
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:
         free.add("accumulate")
-    # A run of an older version does not name all settings: it had the defaults of the others.
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
-    for name, value in {**defaults, **training_settings(checkpoint)}.items():
+    for name, value in training_settings(checkpoint).items():
         new = settings.get(name, value)
         if new != value and name not in free:
             units = name.endswith("tokenizer") or name in ("vocab", "minutes")

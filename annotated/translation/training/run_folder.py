@@ -3,10 +3,9 @@
 It is a model folder (the newest weights, or their average at the end) that also holds
 
     training.json                settings of the run, as `--config` takes them
-    log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1
-                                 (from 0 in older runs, but for validation), in nats a target token: "loss" is
-                                 the training loss, with label smoothing and R-Drop, "validation_loss" the
-                                 cross-entropy without smoothing
+    log.jsonl                    a line each `log_every` updates and each validation, with the epoch from 1,
+                                 in nats a target token: "loss" is the training loss, with label smoothing
+                                 and R-Drop, "validation_loss" the cross-entropy without smoothing
     checkpoints/step-00001234/   a model folder with the optimizer's state, the settings and `Progress`
     run.lock                     empty; held by the process that trains
 """
