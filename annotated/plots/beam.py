@@ -21,8 +21,8 @@ def plot_beam(
     `winner` are the tokens of the hypothesis that was returned, without the end symbol; `pieces` turns tokens
     into what is written on them, such as `tokenizer.pieces`.
     """
-    places = _place_candidates(steps)
-    path = _winning_path(steps, tuple(winner))
+    places = place_candidates(steps)
+    path = winning_path(steps, tuple(winner))
     ranks = max(len(step) for step in steps)
     ax = axes_or_new(ax, 1.6 * len(steps) + 2, 0.75 * ranks + 1.4)
     ax.text(0, 0, "start", ha="center", va="center", bbox={"boxstyle": "round", "fc": "white", "ec": INK})
@@ -47,7 +47,7 @@ def plot_beam(
     return ax
 
 
-def _place_candidates(steps: Sequence[Sequence[Candidate]]) -> dict[tuple[int, ...], tuple[int, int]]:
+def place_candidates(steps: Sequence[Sequence[Candidate]]) -> dict[tuple[int, ...], tuple[int, int]]:
     """Place each beginning, by its tokens, at (step, rank); the start is at (0, 0)."""
     places: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}
     for step, candidates in enumerate(steps, start=1):
@@ -55,7 +55,7 @@ def _place_candidates(steps: Sequence[Sequence[Candidate]]) -> dict[tuple[int, .
     return places
 
 
-def _winning_path(steps: Sequence[Sequence[Candidate]], winner: tuple[int, ...]) -> set[tuple[int, ...]]:
+def winning_path(steps: Sequence[Sequence[Candidate]], winner: tuple[int, ...]) -> set[tuple[int, ...]]:
     """List the beginnings of the winner, its ended candidate among them."""
     ends = [c.tokens for step in steps for c in step if c.fate == "ended" and c.tokens[:-1] == winner]
     if not ends:

@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from filelock import FileLock
 
 Dataclass = TypeVar("Dataclass")
-_PARTIAL = ".partial"
+PARTIAL = ".partial"
 
 
 @contextmanager
 def partial_path(path: Path) -> Iterator[Path]:
     """Yield a path of the same name in a new hidden folder, which is deleted after the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent))
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent))
     try:
         yield folder / path.name
     finally:
@@ -31,7 +31,7 @@ def partial_path(path: Path) -> Iterator[Path]:
 
 def remove_partials(folder: Path, name: str = "*") -> None:
     """Delete what killed processes left in a folder under hidden names. Nobody may be writing there."""
-    for partial in folder.glob(f".{name}.*{_PARTIAL}"):
+    for partial in folder.glob(f".{name}.*{PARTIAL}"):
         shutil.rmtree(partial, ignore_errors=True)
 
 

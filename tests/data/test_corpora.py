@@ -83,8 +83,8 @@ def web(tmp_path, monkeypatch):
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache"))
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "mine"))
     web, lines = tmp_path / "web", []
-    monkeypatch.setattr(corpora, "_MULTI30K", (web / "multi30k").as_uri())
-    monkeypatch.setattr(corpora, "_SIGMORPHON", (web / "sigmorphon2020").as_uri())
+    monkeypatch.setattr(corpora, "MULTI30K", (web / "multi30k").as_uri())
+    monkeypatch.setattr(corpora, "SIGMORPHON", (web / "sigmorphon2020").as_uri())
     for line in read_lines(corpora.CHECKSUMS):
         name = line.split()[1]
         text = f"{name} eins\nzwei\ndrei\n" if "multi30k" in name else "eins\ta i n s\nzwei\tz v ai\n"

@@ -108,9 +108,9 @@ def hub_table(table: Any) -> Table:
 # ---- public repositories, of which each file's checksum is known
 
 CHECKSUMS = Path(__file__).with_name("checksums.txt")  # as sha256sum writes them
-_GITHUB = "https://raw.githubusercontent.com"
-_MULTI30K = f"{_GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
-_SIGMORPHON = f"{_GITHUB}/sigmorphon/2020/3d9bb3658b6a964ccd127e2a6781665262516bf6/task1"
+GITHUB = "https://raw.githubusercontent.com"
+MULTI30K = f"{GITHUB}/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a"
+SIGMORPHON = f"{GITHUB}/sigmorphon/2020/3d9bb3658b6a964ccd127e2a6781665262516bf6/task1"
 
 
 def multi30k(pair: str, tokenized: bool = False) -> Corpus:
@@ -127,7 +127,7 @@ def multi30k(pair: str, tokenized: bool = False) -> Corpus:
     for name in names:
         form = f"tok/{name}.lc.norm.tok.{{}}" if tokenized else f"raw/{name}.{{}}.gz"
         files = [f"data/task1/{form.format(side)}" for side in (src, tgt)]
-        paths = [find_file(f"multi30k/{file}", f"{_MULTI30K}/{file}") for file in files]
+        paths = [find_file(f"multi30k/{file}", f"{MULTI30K}/{file}") for file in files]
         splits[name] = read_parallel(paths[0], paths[1], name)
     return Corpus("multi30k", src, tgt, splits)
 
@@ -142,7 +142,7 @@ def sigmorphon2020(pair: str) -> Corpus:
     splits = {}
     for name, split in (("train", "train"), ("val", "dev"), ("test", "test")):
         file = f"{language}_{split}.tsv"
-        path = find_file(f"sigmorphon2020/{file}", f"{_SIGMORPHON}/data/{split}/{file}")
+        path = find_file(f"sigmorphon2020/{file}", f"{SIGMORPHON}/data/{split}/{file}")
         splits[name] = read_pairs(path, (1, 2), name)
     return Corpus("sigmorphon2020", language, "ipa", splits)
 

@@ -79,7 +79,7 @@ def sample(count: int) -> list[GrammarPair]:
 
     No pair comes twice. Raises ValueError unless there are so many, and as `grammar` does.
     """
-    rows = _rows()
+    rows = read_rows()
     if not 0 <= count <= len(rows):
         raise ValueError(f"count must be from 0 to {len(rows)}, as many pairs as there are, not {count}")
     pairs = []
@@ -98,7 +98,7 @@ def grammar(pair: str) -> Corpus:
     """
     if pair not in ("de-en", "en-de"):
         raise ValueError(f"the grammar corpus has the pairs 'de-en' and 'en-de', not {pair!r}")
-    rows, splits = _rows(), {}
+    rows, splits = read_rows(), {}
     for name in ("train", "val", "test"):
         lines = [line for line, row in enumerate(rows, start=1) if row[0] == name]
         # Sentences are read off the bracketed trees: to make the trees takes much longer.
@@ -111,7 +111,7 @@ def grammar(pair: str) -> Corpus:
     return Corpus("grammar", pair[:2], pair[3:], splits)
 
 
-def _rows() -> list[list[str]]:
+def read_rows() -> list[list[str]]:
     """Read the lines of the file, cut into their columns."""
     return [line.split("\t") for line in read_lines(FILE)]
 

@@ -13,8 +13,8 @@ START, END, PAD, UNK = range(4)
 
 # Control characters go, except those that `str.split` counts as white space. U+200B, U+2060 and U+FEFF are
 # spaces without width, which it does not know.
-_INVISIBLE: dict[int, str | None] = {i: None for i in (*range(32), *range(127, 160)) if not chr(i).isspace()}
-_INVISIBLE |= dict.fromkeys((0x200B, 0x2060, 0xFEFF), " ")
+INVISIBLE: dict[int, str | None] = {i: None for i in (*range(32), *range(127, 160)) if not chr(i).isspace()}
+INVISIBLE |= dict.fromkeys((0x200B, 0x2060, 0xFEFF), " ")
 
 
 def normalize(text: str) -> str:
@@ -24,7 +24,7 @@ def normalize(text: str) -> str:
     space, control characters are removed, and text without a visible character becomes "". A second call
     changes nothing.
     """
-    text = " ".join(unicodedata.normalize("NFC", text.translate(_INVISIBLE)).split())
+    text = " ".join(unicodedata.normalize("NFC", text.translate(INVISIBLE)).split())
     # Joiners and direction marks belong to words of some languages, but alone they say nothing.
     return text if any(unicodedata.category(c) not in ("Cf", "Zs") for c in text) else ""
 

@@ -17,18 +17,18 @@ from annotated.translation.tokenizers.common import SPECIALS, UNK, Tokenizer, wi
 # SentencePiece writes a space as U+2581, so that character itself must be written in another way to come
 # back. We spell it with an escape from the private use area, which is rare in text, and spell the escape
 # with itself.
-_SPACE_MARK = "\u2581"
-_ESCAPE = "\ue000"
+SPACE_MARK = "\u2581"
+ESCAPE = "\ue000"
 
 # A training sentence that holds one of these is left out by SentencePiece (or would put a line break into a
 # piece), so the characters are taken out instead; in text to be encoded they are spelled in bytes.
-_TRAINABLE: dict[int, str | None] = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
-_TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
+TRAINABLE: dict[int, str | None] = dict.fromkeys(map(ord, "\0\t\r\u2581\u2585"))
+TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
 
-_MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
+MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
 MOST_LINES = 500_000  # lines, evenly spaced: more change few pieces, but take minutes and gigabytes
 
-_TRAINING: dict[str, Any] = {
+TRAINING: dict[str, Any] = {
     "model_type": "bpe",
     "byte_fallback": True,
     "character_coverage": 0.9999,
@@ -102,16 +102,16 @@ class SentencePieceTokenizer(Subwords):
         import sentencepiece
 
         least = len(SPECIALS) + 256
-        if not least <= vocab_size <= _MOST_PIECES:
-            raise ValueError(f"vocab_size must be from {least} to {_MOST_PIECES:,}, not {vocab_size}")
+        if not least <= vocab_size <= MOST_PIECES:
+            raise ValueError(f"vocab_size must be from {least} to {MOST_PIECES:,}, not {vocab_size}")
         if isinstance(sentences, str):
             raise TypeError("sentences must be an iterable of strings, not one string")
-        lines = (line.translate(_TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
+        lines = (line.translate(TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
         usable = [line for line in lines if line.strip()]
         usable = usable[:: math.ceil(len(usable) / MOST_LINES) or 1]
         if not usable:
             raise ValueError("a tokenizer cannot be trained on no text")
-        model, options = io.BytesIO(), {"vocab_size": vocab_size, **_TRAINING}
+        model, options = io.BytesIO(), {"vocab_size": vocab_size, **TRAINING}
         options |= {"sentence_iterator": iter(usable), "model_writer": model}
         try:
             sentencepiece.SentencePieceTrainer.train(**options)
@@ -130,7 +130,7 @@ class SentencePieceTokenizer(Subwords):
 
     def split(self, text: str) -> list[str]:
         """Cut text into pieces as SentencePiece writes them, U+2581 for a space."""
-        return self._processor.encode(self._escaped(text), out_type=str)
+        return self._processor.encode(self.escape(text), out_type=str)
 
     def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
         """Return ids without `<s>` and `</s>`.
@@ -141,35 +141,35 @@ class SentencePieceTokenizer(Subwords):
         if not dropout:
             return super().encode(text)
         # SentencePiece can do this too, but not alike in two processes: its random stream is salted in each.
-        text, chance = self._escaped(text), random or Random()
-        spaced = _SPACE_MARK + text.replace(" ", _SPACE_MARK) if text else ""
+        text, chance = self.escape(text), random or Random()
+        spaced = SPACE_MARK + text.replace(" ", SPACE_MARK) if text else ""
         ids = []
-        for word in re.findall(f"{_SPACE_MARK}[^{_SPACE_MARK}]*", spaced):
-            for piece in merge_pieces(list(word), self._scores, dropout, chance):
-                known = piece in self._scores
+        for word in re.findall(f"{SPACE_MARK}[^{SPACE_MARK}]*", spaced):
+            for piece in merge_pieces(list(word), self.scores, dropout, chance):
+                known = piece in self.scores
                 spelled = [piece] if known else [f"<0x{byte:02X}>" for byte in piece.encode()]
                 ids += [self._ids[each] for each in spelled]
         return ids
 
     def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
         """Encode many sentences on all cores, without dropout."""
-        return self._processor.encode([self._escaped(sentence) for sentence in sentences], out_type=int)
+        return self._processor.encode([self.escape(sentence) for sentence in sentences], out_type=int)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special symbols give nothing, torn characters give U+FFFD."""
         text = self._processor.decode([int(i) for i in ids if i > UNK])
-        return re.sub(f"{_ESCAPE}([em])", lambda match: _ESCAPE if match[1] == "e" else _SPACE_MARK, text)
+        return re.sub(f"{ESCAPE}([em])", lambda match: ESCAPE if match[1] == "e" else SPACE_MARK, text)
 
     def scored_pieces(self) -> list[tuple[str, float | None]]:
         """Return each piece as SentencePiece holds it, with its score; None for symbols and bytes."""
-        return [(piece, self._scores.get(piece)) for piece in self.vocabulary]
+        return [(piece, self.scores.get(piece)) for piece in self.vocabulary]
 
-    def _escaped(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         text = without_surrogates(text)
-        return text.replace(_ESCAPE, _ESCAPE + "e").replace(_SPACE_MARK, _ESCAPE + "m")
+        return text.replace(ESCAPE, ESCAPE + "e").replace(SPACE_MARK, ESCAPE + "m")
 
     @cached_property
-    def _scores(self) -> dict[str, float]:
+    def scores(self) -> dict[str, float]:
         """How early each piece that was learned is merged, the higher the earlier."""
         processor = self._processor
         special = (processor.is_control, processor.is_unknown, processor.is_byte)
@@ -197,7 +197,7 @@ class MarianTokenizer(Subwords):
 
     def decode(self, ids: Sequence[int]) -> str:
         pieces = [self.vocabulary[i] for i in ids if i > UNK]
-        return self._processor.decode_pieces(pieces).replace(_SPACE_MARK, " ").strip()
+        return self._processor.decode_pieces(pieces).replace(SPACE_MARK, " ").strip()
 
 
 def merge_pieces(

@@ -114,13 +114,13 @@ def word_splitter(language: str | None) -> Callable[[str], list[str]]:
         return str.split
     spacy = require("spacy", extra="words")
     try:
-        return partial(_words, spacy.blank(language).tokenizer)
+        return partial(cut_words, spacy.blank(language).tokenizer)
     except (ImportError, AttributeError, TypeError) as error:
         why = str(error).partition("\n")[0]
         raise ValueError(f"spaCy has no rules for the language {language!r}: {why}") from None
 
 
-def _words(cut: Callable[[str], Iterable[Any]], text: str) -> list[str]:
+def cut_words(cut: Callable[[str], Iterable[Any]], text: str) -> list[str]:
     return [token.text for token in cut(text) if not token.is_space]
 
 

@@ -144,10 +144,10 @@ class RunFolder:
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "checkpoints"):
             remove_partials(folder)
-        self._trim_log(progress)
+        self.trim_log(progress)
         write_json(self.path / SETTINGS, settings)
 
-    def _trim_log(self, progress: Progress) -> None:
+    def trim_log(self, progress: Progress) -> None:
         """Drop the lines that were logged after `progress`, and a line that was cut off."""
 
         def is_older(line: bytes) -> bool:
