@@ -10,7 +10,7 @@ from annotated.translation.data.grammar import Tree, grammar, sample
 
 @pytest.fixture(scope="module")
 def corpus():
-    return grammar()
+    return grammar("de-en")
 
 
 @pytest.fixture(scope="module")
