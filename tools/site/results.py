@@ -176,7 +176,48 @@ def amount(record: dict[str, Any], median: float) -> str:
     return f"{record[unit] / median:,.0f} {unit.replace('_', ' ')}/s"
 
 
+TEXTS = {  # of benchmarks/own_data.py, with their scores
+    "captions": "captions of photographs, BLEU",
+    "interface": "strings of user interfaces, BLEU",
+    "grammar": "the built-in grammar, BLEU",
+    "emojis": "names of emojis, BLEU",
+    "dates": "dates, % right",
+    "numbers": "numbers in words, % right",
+    "spelling": "French words and their phones, % right",
+    "pronunciations": "English words and their phones, % right",
+    "hyphens": "hyphens in English words, % right",
+}
+
+
+def own_data_table() -> str:
+    """What is chosen for a text of one's own, beside random settings that had the same time, a row a text."""
+    runs = recorded("own_data")["runs"]
+    latest = [run["commit"] for run in runs if run["kind"] == "chosen"][-1:]  # of the rules
+    rows = []
+    for data, what in TEXTS.items():
+        chosen, drawn = (
+            [run for run in runs if (run["data"], run["kind"]) == (data, kind)]
+            for kind in ("chosen", "random")
+        )
+        chosen = [run for run in chosen if [run["commit"]] == latest]
+        if chosen:
+            scores = ", ".join(f"{run['score']:.1f}" for run in chosen)
+            best = f"{max(run['score'] for run in drawn):.1f}" if drawn else ""
+            rows.append([what, shape(chosen[0]), f"**{scores}**", best, f"{len(drawn)}"])
+    head = "| text and score | chosen | score of each seed | best of random settings | of how many |"
+    return table(head, rows)
+
+
+def shape(run: dict[str, Any]) -> str:
+    """The settings of a run, in short."""
+    s = run["settings"]
+    words = f", {s['vocab']:,} subwords" if s.get("vocab") else ""
+    updates = f"{s['max_steps']:,} updates of {s['max_tokens']:,} tokens, rate {s['learning_rate']:.4f}"
+    return f"{s['N']} layers of {s['d_model']}{words}, dropout {s['dropout']}; {updates}"
+
+
 PAGES = {
+    ROOT / "tools" / "site" / "pages" / "train.md": {"own_data": own_data_table},
     ROOT / "README.md": {"results": results_table, "speeds": three_speeds},
     ROOT / "benchmarks" / "README.md": {"speeds": speed_table, "int8": int8_table},
 }
