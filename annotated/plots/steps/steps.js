@@ -123,6 +123,7 @@ b.query, .strips.query > .title { color: var(--query); } b.key, .strips.key > .t
 .strip.heads { border-color: transparent; } .heads span { width: var(--cell); color: var(--soft); font-size: 0.8rem; text-align: center; }
 .grid > .chip { justify-self: end; }
 .side, .sum { display: flex; flex-wrap: wrap; gap: 1.2rem 1.6rem; align-items: end; justify-content: center; }
+.side:has(.table) { align-items: center; }
 .side.close { gap: 0.5rem; }
 .falling { display: flex; flex-direction: column; align-items: center; gap: 0.6rem; }
 .down, .sign { color: var(--soft); font-size: 1.2rem; line-height: 1; }
