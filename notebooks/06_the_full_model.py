@@ -693,7 +693,7 @@ except NotImplementedError as error:
 
 
 # %% tags=["solution"]
-class AddNorm(nn.Module):
+class SolutionAddNorm(nn.Module):
     """Layer normalization of the sum."""
 
     def __init__(self, d_model):
@@ -705,7 +705,7 @@ class AddNorm(nn.Module):
 
 
 # %% tags=["solution"]
-class Layer(nn.Module):
+class SolutionLayer(nn.Module):
     """An encoder layer, or, with `looks_at_memory`, a decoder layer."""
 
     def __init__(self, d_model, d_ff, h, looks_at_memory):
@@ -714,7 +714,7 @@ class Layer(nn.Module):
         if looks_at_memory:
             self.src_attn = MultiHeadedAttention(h, d_model, dropout=0.0)
         self.feed_forward = PositionwiseFeedForward(d_model, d_ff, dropout=0.0)
-        self.sublayer = nn.ModuleList(AddNorm(d_model) for _ in range(3 if looks_at_memory else 2))
+        self.sublayer = nn.ModuleList(SolutionAddNorm(d_model) for _ in range(3 if looks_at_memory else 2))
 
     def forward(self, x, mask, memory=None, src_mask=None):
         x = self.sublayer[0](x, self.self_attn(x, x, x, mask))
@@ -724,12 +724,12 @@ class Layer(nn.Module):
 
 
 # %% tags=["solution"]
-class Stack(nn.Module):
+class SolutionStack(nn.Module):
     """N layers, one after another."""
 
     def __init__(self, N, *sizes):
         super().__init__()
-        self.layers = nn.ModuleList(Layer(*sizes) for _ in range(N))
+        self.layers = nn.ModuleList(SolutionLayer(*sizes) for _ in range(N))
 
     def forward(self, x, *given):
         for layer in self.layers:
@@ -747,7 +747,10 @@ class Solution(nn.Module):
             nn.Sequential(Embeddings(d_model, vocab), PositionalEncoding(d_model, dropout=0.0))
             for _ in range(2)
         )
-        self.encoder, self.decoder = Stack(N, d_model, d_ff, h, False), Stack(N, d_model, d_ff, h, True)
+        self.encoder, self.decoder = (
+            SolutionStack(N, d_model, d_ff, h, False),
+            SolutionStack(N, d_model, d_ff, h, True),
+        )
         self.generator = Generator(d_model, vocab)
 
     def encode(self, src, src_mask):

@@ -35,9 +35,9 @@ def right_answer(exercise: Exercise) -> str:
         if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
     ]
     code = "\n".join(parts)
-    for kind, solution in ("def", "solution"), ("class", "Solution"):
-        code = code.replace(f"{kind} {solution}(", f"{kind} {name}(")
-    return code
+    return code.replace("def solution(", f"def {name}(").replace(
+        "Solution", name
+    )  # helpers are SolutionLayer ...
 
 
 def wrong_answer(exercise: Exercise, wrong: Wrong) -> str:
