@@ -228,7 +228,7 @@ def windows(generator, count=32, length=24):
 inputs, wanted = windows(torch.Generator().manual_seed(0))
 print("reads:  ", *[vocab[token] for token in inputs[0, :8]])
 print("predicts:", *[vocab[token] for token in wanted[0, :8]])
-print(f"{len(vocab):,} words, {len(stream):,} tokens to learn from, {len(unseen):,} for the test")
+print(f"{len(vocab):,} words, {len(stream):,} tokens to learn from, {len(unseen):,} held out")
 
 # %% [markdown]
 # Most models of today are trained with **AdamW** (Loshchilov and Hutter, 2019), which is Adam with *weight
@@ -271,7 +271,7 @@ bigram = -neighbors[unseen[:-1], unseen[1:]].mean().item()
 # %%
 @torch.no_grad()
 def unseen_loss(model, length=24):
-    """Cross-entropy on the test sentences, in nats per word."""
+    """Cross-entropy on the held-out sentences, in nats per word."""
     rows = unseen[: len(unseen) // length * length].view(-1, length)
     logits = model(rows[:, :-1]).flatten(0, 1)
     return nn.functional.cross_entropy(logits, rows[:, 1:].flatten()).item()
@@ -328,7 +328,8 @@ assert (RMSNorm(64)(x + 3) - RMSNorm(64)(x)).abs().max() > 1
 assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 
 # %% [markdown]
-# We have only one run of each model, and the two losses are about the same.
+# We have only one run of each model, and the two losses are about the same. (At the end of the lesson's parts
+# we race all of them properly.)
 #
 # **Remember:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works
 # just as well.
@@ -574,13 +575,88 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # and SwiGLU. Many later open models have the same parts. Some details differ from ours. For example,
 # Llama's linear layers have no biases.
 #
-# The list does not rank the parts, because each line is a single short run. *We also compared them in a
-# translation model, with three seeds each. After 300 updates, its loss was lower with rotary positions or
-# with SwiGLU, and both together lowered it no further than one of them alone: [Which changes since 2017 pay
-# here?](evidence/which_changes_since_2017_pay.ipynb)*
-#
 # **Remember:** SwiGLU multiplies the inner numbers by a gate. The gate needs a third matrix, and a smaller
 # inner width keeps the number of weights the same.
+
+# %% [markdown]
+# ## Which part pays?
+#
+# The list seems to say that each part helps a little. It says nothing of the kind. Each line is one run with
+# one seed, all of them at the same learning rate, which we chose for the first. And we have looked at the
+# same held-out sentences five times.
+#
+# So we ran the race as [12](12_results.ipynb) demands: for each model, three or more learning rates on one
+# seed, judged on the validation sentences; then four *other* seeds with the best rate, judged on the test
+# sentences. Two more contestants take part. The first is **Muon**, an optimizer of 2024 that
+# [19](19_a_model_of_today.ipynb) explains. The second is no network at all. It counts triples of words and
+# falls back on pairs where a triple is rare, by the method of *Kneser and Ney*, which was the standard before
+# neural language models.
+#
+# **Before you run this:** will the network with the parts of 2017 beat the counts of triples? And which
+# brings more, all four new parts or the new optimizer?
+
+# %%
+from statistics import mean
+
+from annotated.recorded import recorded
+
+race = recorded("language_model")
+runs = {
+    name: [
+        run["test"]
+        for run in race["contestants"][name]
+        if run["rate"] == rate and run["seed"] in race["seeds"]
+    ]
+    for name, rate in race["rate"].items()
+}
+print(f"{'triples of words':18} {race['trigrams']['test']:.2f}")
+for name, tested in runs.items():
+    print(f"{name:18} {mean(tested):.2f}  four seeds:", *(f"{loss:.2f}" for loss in tested))
+
+# %% tags=["figure-race", "scaffold"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+fig, ax = plt.subplots(figsize=(8, 4))
+for place, (name, tested) in enumerate(runs.items()):
+    color = "C1" if "Muon" in name else "C0"
+    ax.plot(tested, [place] * len(tested), "o", color=color, ms=8, alpha=0.7)
+    ax.plot([mean(tested)] * 2, [place - 0.3, place + 0.3], color=color, lw=2)
+ax.axvline(race["trigrams"]["test"], color="0.4", linestyle="--")
+ax.annotate("triples of words", (race["trigrams"]["test"], -0.45), (4, 0), textcoords="offset points")
+ax.set_yticks(range(len(runs)), runs)
+ax.set_ylim(len(runs) - 0.5, -0.7)
+ax.set(xlabel="test loss, nats per word", title="300 updates, the best rate for each, four seeds")
+plt.show()
+
+# %% [markdown]
+# *Figure 3. Each dot is one training, and the line is the mean of four. The orange ones were trained with
+# Muon. Lower is better.*
+
+# %% tags=["check"]
+assert all(len(tested) == 4 for tested in runs.values())
+assert max(runs["+ rotary"]) < min(runs["+ RMSNorm"])
+assert mean(runs["+ SwiGLU"]) > mean(runs["+ grouped queries"])
+assert max(runs["2017, Muon"]) < min(runs["+ SwiGLU"])
+assert max(runs["2017, Muon"]) < min(min(tested) for name, tested in runs.items() if "Muon" not in name)
+assert min(runs["2017"]) < race["trigrams"]["test"] < max(runs["2017"])
+
+# %% [markdown]
+# With 300 updates, the model of 2017 is hardly better than counting triples, and one of its four seeds is
+# worse. RMSNorm changes nothing that we can see. Rotary positions help: their worst seed beats the best one
+# before. SwiGLU, which was the last step down in our list, is a step *up* here, in all four seeds. The
+# optimizer brings more than all parts together: with Muon, the model of 2017 beats every model that was
+# trained with AdamW.
+#
+# Do not conclude that SwiGLU is useless. These are tiny models and very short trainings on artificial text,
+# and the parts were made for the opposite. Conclude that a list of single runs tells you what you would like
+# to hear. *We also raced the parts in a translation model, where SwiGLU helped: [Which changes since 2017 pay
+# here?](evidence/which_changes_since_2017_pay.ipynb)*
+#
+# **Remember:** tune the learning rate for each contestant, take several seeds, keep the test text for the
+# end, and put a simple method beside them.
 
 # %% [markdown]
 # ## Sampling
@@ -653,11 +729,6 @@ assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1
 # words that may follow *The old woman*.
 
 # %% tags=["figure-sampling", "scaffold"]
-import matplotlib.pyplot as plt
-
-from annotated.plots import setup_notebook
-
-setup_notebook()
 with torch.no_grad():
     logits = model(torch.tensor([[number[word] for word in ("The", "old", "woman")]]))[0, -1]
 probs, tokens = logits.softmax(dim=-1).sort(descending=True)
@@ -673,7 +744,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue words.
+# *Figure 4. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue words.
 # Here p is 0.4, so that all blue words fit into the figure. The orange bars are the probabilities at a
 # temperature of 0.3, which moves most of the probability to the first few words.*
 #
