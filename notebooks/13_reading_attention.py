@@ -72,7 +72,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Cross-attention of one translation. Each row is one step of writing, named after the token that
-# it wrote. A bright cell means a large weight, and a dark cell means almost none.*
+# it wrote. The darker a cell is, the larger is its weight.*
 #
 # > "As side benefit, self-attention could yield more interpretable models." (section 4)
 #
@@ -213,7 +213,7 @@ assert error_rate(lazy) < 0.4 < 0.8 < chance
 
 # %% [markdown]
 # Remember the second number. The diagonal does not know a single word, and still it has an AER of 0.34,
-# because German and English captions have nearly the same word order. So a bright diagonal in a picture
+# because German and English captions have nearly the same word order. So a dark diagonal in a picture
 # proves little.
 #
 # **Before you run this:** which row will have the lower error rate: the row that has just *read* a German
@@ -230,14 +230,17 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4.2))
 for ax, (row, grid) in zip(axes, rates.items(), strict=True):
     names = range(1, 5)
     options = {"annot": True, "fmt": ".2f", "cbar": False, "xticklabels": names, "yticklabels": names}
-    seaborn.heatmap(grid, vmin=0.2, vmax=1, cmap="viridis", linewidths=1, ax=ax, **options)
+    seaborn.heatmap(grid, vmin=0.2, vmax=1, cmap="Blues", linewidths=1, ax=ax, **options)
+    best = divmod(int(grid.argmin()), 4)
+    ax.add_patch(plt.Rectangle(best[::-1], 1, 1, fill=False, edgecolor="C1", lw=4))
     ax.set(title=f"row that {row} the word", xlabel="head", ylabel="layer")
 figure.suptitle("Alignment error rate: lower is better")
 plt.show()
 
 # %% [markdown]
 # *Figure 2. The alignment error rate of every cross-attention head. Left: from the row that has just read a
-# German word. Right: from the row that will say it next. Darker cells are better.*
+# German word. Right: from the row that will say it next. The darker a cell is, the larger
+# is the error rate; the lowest of each panel is framed.*
 
 # %% tags=["check"]
 assert rates["reads"][1, 1] == min(grid.min() for grid in rates.values()) < 0.25

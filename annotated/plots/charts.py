@@ -94,9 +94,9 @@ def explore_masks(
     query: int = 0,
     title: str = "Point at a query: which keys does it see?",
 ) -> "alt.FacetChart":
-    """Chart masks side by side; the row under the pointer is bright in all of them.
+    """Chart masks side by side; the row under the pointer is strong in all of them.
 
-    `masks` are by name, each as in `plot_mask`; `query` is the row that is bright before anybody points, as
+    `masks` are by name, each as in `plot_mask`; `query` is the row that is strong before anybody points, as
     in the still image. Raises ValueError if a mask is not boolean or does not fit the tokens.
     """
     queries, keys = as_words(queries), as_words(keys)

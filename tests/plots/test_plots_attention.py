@@ -6,7 +6,7 @@ import torch
 from charts import marks, texts
 from small_models import make
 
-from annotated.plots import explore_attention, plot_attention
+from annotated.plots import as_words, explore_attention, plot_attention
 from annotated.translation.tokenizers import WordTokenizer
 from annotated.translation.translator import Translator
 
@@ -115,3 +115,11 @@ def test_the_menus_offer_what_there_is(maps) -> None:
 def test_maps_that_cannot_be_explored_are_refused(maps, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         explore_attention(maps, SRC, TGT)
+
+
+def test_pieces_are_written_as_words() -> None:
+    """Without the sign of a space, a dot where a word goes on; words of another kind stay as they are."""
+    pieces = ["<s>", "▁Ein", "▁Schnee", "mann", ".", "</s>"]
+    words = ["start", "Ein", "Schnee", "·mann", ".", "end"]
+    assert labels(plot_attention(torch.full((6, 6), 1 / 6), pieces, pieces).xaxis) == words
+    assert as_words(["<s>", "cat", "."]) == ["<s>", "cat", "."]
