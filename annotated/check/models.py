@@ -1,6 +1,5 @@
 """A model of anyone's code, called with tokens; and one to search with, where the code has none."""
 
-import math
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -35,9 +34,8 @@ class Model:
         module = code.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
-        if not any(
-            sizes["tgt_vocab"] in p.shape or sizes["src_vocab"] in p.shape for p in module.parameters()
-        ):
+        vocabularies = {sizes["src_vocab"], sizes["tgt_vocab"]}
+        if not any(vocabularies & {*p.shape} for p in module.parameters()):
             raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")
         perturb(module, shake)
         return cls(code, module, int(sizes["tgt_vocab"]), int(sizes["pad"]))
@@ -80,14 +78,11 @@ class Model:
     def agrees(self, src: Tensor, tgt: Tensor) -> bool:
         """Tell whether `forward` gives what `encode` and `decode` do, if there are all three."""
         module, flip, masks = self.module, self.code.flip, self.masks(src, tgt)
-        if not (hasattr(module, "encode") and hasattr(module, "decode")) or "forward" not in vars(
-            type(module)
-        ):
-            return True
-        with suppress(Missing):
-            whole = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
-            states, out = self.states(src, tgt), flip(self.raw(src, tgt))
-            return any(close(whole, x) for x in (states, out, out.reshape(-1, self.vocab)))
+        if all(hasattr(module, name) for name in ("encode", "decode")) and "forward" in vars(type(module)):
+            with suppress(Missing):
+                whole = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
+                states, out = self.states(src, tgt), flip(self.raw(src, tgt))
+                return any(close(whole, x) for x in (states, out, out.reshape(-1, self.vocab)))
         return True
 
     def raw(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Tensor:
@@ -113,33 +108,28 @@ class Model:
 
 
 class StandIn(nn.Module):
-    """PyTorch's Transformer under the classic's names, for a search that comes without a model."""
+    """The least with which a search must mind its masks, under the classic's names."""
 
     positions: Tensor
 
-    def __init__(self, src_vocab: int, tgt_vocab: int, N: int, d_model: int, d_ff: int, h: int):
+    def __init__(self, src_vocab: int, tgt_vocab: int, d_model: int):
         super().__init__()
-        self.h, self.scale = h, math.sqrt(d_model)
         self.src_embed, self.tgt_embed = (nn.Embedding(n, d_model) for n in (src_vocab, tgt_vocab))
-        self.layers = nn.Transformer(d_model, h, N, N, d_ff, 0.0, batch_first=True)
         self.project = nn.Linear(d_model, tgt_vocab)
         self.generator = nn.LogSoftmax(-1)  # once more changes nothing: some searches call it, some do not
         self.register_buffer("positions", torch.randn(64, d_model))
 
+    def read(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        scores = x @ keys.mT / 5
+        return x + (scores if mask is None else scores.masked_fill(mask == 0, -1e9)).softmax(-1) @ keys
+
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        hidden = None if src_mask is None else ~src_mask.flatten(1)
-        x = self.src_embed(src) * self.scale + self.positions[: src.size(1)]
-        return self.layers.encoder(x, src_key_padding_mask=hidden)
+        x = self.src_embed(src) + self.positions[: src.size(1)]
+        return self.read(x, x, src_mask)
 
     def decode(self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None) -> Tensor:
-        hidden = None if src_mask is None else ~src_mask.flatten(1).expand(len(tgt), -1)
-        rows = None
-        if tgt_mask is not None:
-            rows = ~tgt_mask.bool().expand(len(tgt), tgt.size(1), -1).repeat_interleave(self.h, 0)
-        x = self.tgt_embed(tgt) * self.scale + self.positions[: tgt.size(1)]
-        memory = memory.expand(len(tgt), -1, -1)
-        states = self.layers.decoder(x, memory, rows, memory_key_padding_mask=hidden)
-        return self.generator(self.project(states))
+        x = self.tgt_embed(tgt) + self.positions[: tgt.size(1)]
+        return self.generator(self.project(self.read(self.read(x, x, tgt_mask), memory, src_mask)))
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor, tgt_mask: Tensor) -> Tensor:
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)

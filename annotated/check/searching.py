@@ -41,9 +41,8 @@ class Tree:
         taste: list[dict[str, Any]] = [{}, {"refill": True}, {"long": True}, {"patience": True}]
         taste += [{"forbidden": (0, 1, self.start)}, *({"refill": True, "wide": n} for n in (2, 99))]
         taste += [{"count": -1}, {"plain": True}] if alpha else []
-        return {
-            find(replace(self, depth=self.depth - n), Rules(width, alpha, **x)) for x in taste for n in (0, 1)
-        }
+        trees = [replace(self, depth=self.depth - n) for n in (0, 1)]
+        return {find(tree, Rules(width, alpha, **x)) for x in taste for tree in trees}
 
 
 @dataclass
@@ -92,11 +91,8 @@ def find(tree: Tree, rules: Rules) -> Tokens:
         best = options[: rules.width]
         if not rules.keeps_parents and len(best) == len(live):
             best = [(score, (*live[i][1], text[-1])) for i, (score, text) in enumerate(best)]
-        stops = [
-            o
-            for o in (best if rules.wide == 1 else options[: rules.wide * rules.width])
-            if o[1][-1] == tree.end
-        ]
+        among = best if rules.wide == 1 else options[: rules.wide * rules.width]
+        stops = [o for o in among if o[1][-1] == tree.end]
         if rules.refill:
             best = [o for o in options if o[1][-1] != tree.end][: rules.width]
         kept = best if rules.keeps_ended else [o for o in best if o not in stops]
@@ -124,5 +120,4 @@ WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
     "multiplied": lambda k, a: Rules(k, a, divide=lambda score, penalty: score * penalty),
     "each step": lambda k, a: Rules(k, a, at_each_step=True),
     "no alpha": lambda k, a: Rules(k, 0.0),
-    "no end": lambda k, a: Rules(k, a, long=True, refill=True),
 }

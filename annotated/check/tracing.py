@@ -15,8 +15,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from annotated.check.adapt import first
+from annotated.check.adapt import first, takes
 from annotated.check.comparing import close, expect
+from annotated.check.mistakes import explain
 
 
 @dataclass
@@ -113,14 +114,16 @@ def spied(trace: Trace | None = None) -> Iterator[list[Tensor]]:
     """Collect what every softmax gives, wherever it is computed: the attention weights."""
     weights: list[Tensor] = []
 
-    class Spy(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            if re.fullmatch(r"_(safe_)?softmax\.default", func.__name__):
-                weights.append(result.clone())
-                if trace is not None:
-                    trace.weights.append(trace.spot(result))
-            return result
+    def look(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if re.fullmatch(r"_(safe_)?softmax\.default", func.__name__):
+            weights.append(result.clone())
+            if trace is not None:
+                trace.weights.append(trace.spot(result))
+        return result
+
+    Spy = type("Spy", (TorchDispatchMode,), {})
+    Spy.__torch_dispatch__ = look  # type: ignore[attr-defined]  # in a class's body it would load the compiler
 
     with sdpa_kernel(SDPBackend.MATH), Spy():
         yield weights
@@ -162,10 +165,13 @@ def recorded(run: Callable[[], Any], trace: Trace) -> tuple[Any, list[Call]]:
             handle.remove()
 
 
-def expect_dropout(module: nn.Module, run: Callable[[], Tensor]) -> None:
-    """Raise Failure unless two runs of a module in training differ. Leaves it in training mode."""
-    module.train()
-    expect(not close(run(), run()), "dropout changes nothing in training")
+def expect_modes(part: Any, build: Callable[[float], nn.Module], run: Callable[[nn.Module], Tensor]) -> None:
+    """Raise Failure unless two runs agree in evaluation and, where a part takes dropout, not in training."""
+    module = build(0.0)
+    expect(close(run(module), run(module)), "the same input gives two outputs in evaluation mode")
+    if takes(part, "drop"):
+        module = build(0.5).train()
+        expect(not close(run(module), run(module)), "dropout changes nothing in training")
 
 
 def normalized(x: Tensor, calls: Calls = ()) -> list[Tensor]:
@@ -174,6 +180,12 @@ def normalized(x: Tensor, calls: Calls = ()) -> list[Tensor]:
     norms = [c for c in calls if "norm" in type(c.module).__name__.lower() and c.inputs]
     own = [c.output for c in norms if close(c.x, x, 1e-5)]
     return [y, y * math.sqrt(1 - 1 / x.size(-1)), *own]
+
+
+def residual_mistake(got: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> str:
+    """Name what is done to x and a sub-layer f instead, whichever norm it is."""
+    norms = [lambda z, i=i: normalized(z)[i] for i in (0, 1)]
+    return max(explain("residual and norm", "", got=got, x=x, f=f, norm=norm) for norm in norms)
 
 
 def wrapping(x: Tensor, entered: Tensor, left: Tensor, out: Tensor, calls: Calls) -> str:

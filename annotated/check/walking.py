@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from annotated.check.adapt import Missing
 from annotated.check.comparing import Failure, close
-from annotated.check.mistakes import explain
 from annotated.check.models import SIZES, Model
-from annotated.check.tracing import Call, Calls, normalized, record, wrapping
+from annotated.check.tracing import Call, Calls, normalized, record, residual_mistake, wrapping
 
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 4, 11, 6, 21]])
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15], [3, 7, 8, 20, 9, 10]])
@@ -134,12 +133,12 @@ class Walk:
         return [xs[0] for xs in of if xs]
 
     @cached_property
-    def states(self) -> Tensor | None:
-        """What leaves the decoder: it enters the map to the vocabulary, or is the last that a module gave."""
+    def states(self) -> list[Tensor]:
+        """What leaves the decoder, if known: it enters the map to the vocabulary, or a module gave it last."""
         after = [c for c in self.trace.calls if c.begin > self.last.end]
         maps = [c.x for c in after if isinstance(c.module, nn.Linear) and c.x.shape == self.x_shapes[T]]
         modules = [c.output for c in after if getattr(c.output, "shape", None) == self.x_shapes[T]]
-        return next(iter([*maps[:1], *modules[-1:]]), None)
+        return [*maps[:1], *modules[-1:]][:1]
 
     @property
     def last(self) -> Call:
@@ -179,7 +178,7 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
         return
     if any(right) and sub.kind == SELF:
         mistake = (
-            "its query, key and value are not one tensor: self_attn(y, y, y), all normalized in pre-norm"
+            "its query, key and value are not one tensor: self_attn(y, y, y), in pre-norm all normalized"
         )
         raise Failure(f"{where}: query, key and value are not the same", mistake=mistake)
     if order == "pre-norm" and any(close(x, stream) for x in inputs):
@@ -187,9 +186,8 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
         raise Failure(f"{where}: it reads the sum itself, not normalized", mistake=mistake)
     known = {"what the layer was given": [layer.x]} if step else {}
     if step:
-        known["what the sub-layer before it gave, without residual connection"] = layer.sublayers[
-            step - 1
-        ].gives
+        before = "what the sub-layer before it gave, without residual connection"
+        known[before] = layer.sublayers[step - 1].gives
     for what, tensors in known.items():
         read = any(close(x, z) for x in inputs for y in tensors for z in (y, *normalized(y, calls)))
         parallel = close(layer.out, layer.x + sum(s.gives[0] for s in layer.sublayers))
@@ -201,9 +199,8 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
 def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Calls) -> Tensor:
     """Return the sum, in post-norm normalized, that must go on. Raises Failure where it does not."""
     sub, rest = layer.sublayers[step], layer.sublayers[step + 1 :]
-    following = (
-        [x for x in [*rest[0].inputs, rest[0].reads] if x.shape == stream.shape] if rest else [layer.out]
-    )
+    inputs = [*rest[0].inputs, rest[0].reads] if rest else [layer.out]
+    following = [x for x in inputs if x.shape == stream.shape]
     sums = [stream + y for y in sub.gives]
     candidates = [n for y in sums for n in normalized(y, calls)] if order == "post-norm" else sums
     if len(sub.gives) == 2 and wrapping(stream, sub.reads, sub.gives[1], sub.gives[0], calls):
@@ -212,10 +209,8 @@ def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Call
         passed_on = [candidate, *(normalized(candidate, calls) if rest and order == "pre-norm" else [])]
         if any(close(x, y, 1e-3) for x in passed_on for y in following):
             return candidate
-    for got, y, i in itertools.product(following, sub.gives, (0, 1)):
-        facts = {"got": got, "x": stream, "f": lambda _, y=y: y, "norm": lambda z, i=i: normalized(z)[i]}
-        if mistake := explain("residual and norm", "", **facts):
-            raise Failure(
-                f"{layer.name}, {sub.kind}: what comes next is not the sum, normalized", mistake=mistake
-            )
+    for got, y in itertools.product(following, sub.gives):
+        if mistake := residual_mistake(got, stream, lambda _, y=y: y):  # type: ignore[misc]
+            seen = "what comes next is not the sum, normalized"
+            raise Failure(f"{layer.name}, {sub.kind}: {seen}", mistake=mistake)
     raise Missing(f"{layer.name}, {sub.kind}: what becomes of its output is not known here")

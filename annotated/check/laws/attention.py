@@ -2,8 +2,8 @@
 
 import inspect
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from annotated.check.adapt import Code, Missing, as_plain, call, first, perturb, takes
 from annotated.check.comparing import close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
-from annotated.check.tracing import expect_dropout, normalized, spied, trace, wrapping
+from annotated.check.tracing import expect_modes, normalized, spied, trace, wrapping
 
+ATTENTION = "02_attention", "attention"
 EQUATION = "attention: equation 1"
 
 
-@law("02_attention", "attention", EQUATION)
+@law(*ATTENTION, EQUATION)
 def equation_1(code: Code) -> None:
     """The output is softmax(Q K^T / sqrt(d_k)) V, with the softmax over the keys."""
     q, k, v = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 5, 6), torch.randn(2, 3, 5, 7)
@@ -37,26 +38,24 @@ def equation_1(code: Code) -> None:
     expect(pair or not code.stubs, "it does not return the pair of output and weights")
 
 
-def weights_from_output(code: Code, q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Read the weights off the output, by values that are the rows of a unit matrix."""
-    values = torch.eye(k.size(-2)).expand(*k.shape[:-1], -1)
-    return first(code.attention(q, k, values, mask))
-
-
-@law("02_attention", "attention", "attention: mask", EQUATION)
+@law(*ATTENTION, "attention: mask", EQUATION)
 def mask_polarity(code: Code) -> None:
     """A mask is True where attention is allowed; a hidden key gets weight 0, and the others share the 1."""
+
+    def weights(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:  # by values that are rows of a unit matrix
+        return first(code.attention(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1), mask))
+
     q, k = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 4, 8)
     mask = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 1], [0, 1, 1, 0]]).bool()
-    got, s = weights_from_output(code, q, k, mask), q @ k.mT / math.sqrt(8)
+    got, s = weights(q, k, mask), q @ k.mT / math.sqrt(8)
     wanted = s.masked_fill(~mask, -1e9).softmax(-1)
     compare(got, wanted, "a mask does not hide what it should", s=s, mask=mask)
     q, k = torch.ones(1, 1, 1, 4) * 9, torch.ones(1, 1, 3, 4) * torch.tensor([-9.0, -9, 9])[:, None]
-    got = weights_from_output(code, q, k, torch.tensor([[True, True, False]])).flatten()
+    got = weights(q, k, torch.tensor([[True, True, False]])).flatten()
     compare(got, torch.tensor([0.5, 0.5, 0]), "a hidden key is seen where the others have very low scores")
 
 
-@law("02_attention", "attention", "attention: dropout", EQUATION)
+@law(*ATTENTION, "attention: dropout", EQUATION)
 def dropout_of_weights(code: Code) -> None:
     """Dropout acts on the weights, after the softmax and before the values."""
     if inspect.isclass(code["attention"]) or not takes(code["attention"], "drop"):
@@ -92,6 +91,10 @@ def heads(code: Code, dropout: float = 0.0) -> nn.Module:
     return perturb(code.build("multi_head_attention", h=H, d_model=D, dropout=dropout), 0.3)
 
 
+def split(x: Tensor) -> Tensor:
+    return x.view(*x.shape[:2], H, -1).transpose(1, 2)  # (B, h, T, d_k)
+
+
 @law(*HEADS, "heads: equation", EQUATION)
 def multi_head_equation(code: Code) -> str:
     """The heads are attentions over d_k numbers each, concatenated, then W^O."""
@@ -99,12 +102,8 @@ def multi_head_equation(code: Code) -> str:
     given = {name: torch.randn(3, n, D) for name, n in (("query", 5), ("key", 6), ("value", 6))}
     out, calls = trace(lambda: code.attend(module, *given.values()))
     expect_shape(out, 3, 5, D)
-    again = code.attend(module, *given.values())
-    expect(close(out, again), "the same input gives two outputs in evaluation mode")
-    if takes(code["multi_head_attention"], "drop"):
-        dropping = heads(code, dropout=0.5)
-        expect_dropout(dropping, lambda: code.attend(dropping, *given.values()))
-
+    part = code["multi_head_attention"]
+    expect_modes(part, lambda rate: heads(code, rate), lambda module: code.attend(module, *given.values()))
     for name in given:
         other = code.attend(module, **given | {name: given[name] * 2})
         expect(not close(out, other), f"the output does not depend on the {name}")
@@ -113,36 +112,38 @@ def multi_head_equation(code: Code) -> str:
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
     narrow = any(c.module.in_features == D // H for c in maps)
     expect(not narrow, f"a linear map reads {D // H} numbers of the query, not all {D}")
-    entered = {name: (x, *normalized(x, calls)) for name, x in given.items()}
-    reads = {n: [c for c in maps if any(close(c.x, x) for x in xs)] for n, xs in entered.items()}
-    if not all(len(found) == 1 for found in reads.values()):
+    reads = [
+        [c for c in maps if any(close(c.x, y) for y in (x, *normalized(x, calls)))] for x in given.values()
+    ]
+    if not all(len(found) == 1 for found in reads):
         raise Missing("its linear maps of query, key and value are not one nn.Linear each")
-    own = {found[0].module for found in reads.values()}
+    own = {found[0].module for found in reads}
     expect(len(own) == 3, "one matrix serves two of W^Q, W^K and W^V")
-    Q, K, V = (found[0].output for found in reads.values())
+    Q, K, V = (found[0].output for found in reads)
     joined, result = (out, out) if maps[-1].module in own else (maps[-1].x, maps[-1].output)
+    root = math.sqrt(D // H)
 
-    ways: dict[str, Callable[..., Tensor]] = {
-        "split": lambda x: x.view(*x.shape[:2], H, -1).transpose(1, 2),  # (B, h, T, d_k)
-        "join": lambda x: x.transpose(1, 2).flatten(2),
-        "heads": lambda Q, K, V, divisor, dim=-1: (Q @ K.mT / divisor).softmax(dim) @ V,
-        "viewed": lambda x: x.reshape(3, H, x.size(1), -1),
-        "cut": lambda x: x.view(*x.shape[:2], -1, H).transpose(1, 2),
-    }
-    split, join, attended, root = ways["split"], ways["join"], ways["heads"], math.sqrt(D // H)
-    orders = torch.arange(D), torch.arange(D).view(-1, H).T.flatten()  # a head's numbers may lie d_k apart
-    split_by = [[split(x[..., order]) for x in (Q, K, V)] for order in orders]
-    wanted, other = (
-        join(attended(*x, root))[..., o.argsort()] for x, o in zip(split_by, orders, strict=True)
-    )
+    def apart(
+        Q: Any = Q, K: Any = K, V: Any = V, by: float = root, dim: int = -1, split: Any = split
+    ) -> Tensor:
+        Q, K, V = map(split, (Q, K, V))
+        return (Q @ K.mT / by).softmax(dim) @ V
+
+    def side_by_side(**changes: Any) -> Tensor:
+        return apart(**changes).transpose(1, 2).flatten(2)
+
+    order = torch.arange(D).view(-1, H).T.flatten()  # a head's numbers may lie d_k apart
+    other = side_by_side(Q=Q[..., order], K=K[..., order], V=V[..., order])[..., order.argsort()]
     if not close(joined, other):
+        ways = {"heads": side_by_side, "apart": apart, "view": lambda x: x.reshape(3, H, x.size(1), -1)}
+        ways["cut"] = lambda x: x.view(*x.shape[:2], -1, H).transpose(1, 2)
         seen = "what enters W^O is not the heads side by side"
-        compare(joined, wanted, seen, Q=Q, K=K, V=V, h=H, root=root, **ways)
+        compare(joined, side_by_side(), seen, Q=Q, K=K, V=V, root=root, **ways)
     expect(joined is not out, "there is no fourth linear map")
-    if inside := wrapping(given["query"], reads["query"][0].x, result, out, calls):
-        return inside
-    compare(out, result, "something is done after W^O", result=result, q=given["query"])
-    return ""
+    inside = wrapping(given["query"], reads[0][0].x, result, out, calls)
+    if not inside:
+        compare(out, result, "something is done after W^O", result=result, q=given["query"])
+    return inside
 
 
 @law(*HEADS, "heads: each query alone", EQUATION, "heads: equation")
@@ -210,7 +211,7 @@ def subsequent_mask(code: Code) -> str | None:
     return remark
 
 
-@law("02_attention", "attention", "attention: empty rows", "attention: ")
+@law(*ATTENTION, "attention: empty rows", "attention: ")
 def empty_rows(code: Code) -> str:
     """A query that may see nothing gets numbers, forward and backward: where not, it is only remarked."""
     q, k, v = (torch.randn(1, 1, 2, 4, requires_grad=True) for _ in range(3))

@@ -5,17 +5,16 @@ import math
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
 from annotated.check.adapt import Code, Missing, takes
 from annotated.check.comparing import Failure, close, expect
 from annotated.check.law import law
+from annotated.check.laws.model import MODEL, PARTS, WRONG
 from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import normalized
 from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, Layer, Walk, follow
-
-MODEL = "06_the_full_model", "make_model"
-WRONG = "model: probabilities", "model: eval"  # what everything else about a model may follow from
 
 
 @lru_cache(maxsize=2)
@@ -44,14 +43,10 @@ def residuals_and_norms(code: Code) -> str:
         same = any(close(other.x, y, 1e-3) for y in readings)
         expect(same, f"{other.name} does not read what {one.name} left", mistake=between(passed, one, other))
     order = " and ".join(sorted(orders))
-    for name, layers, leaves in (
-        ("encoder", passed.encoder, passed.memory[-1] if passed.memory else None),
-        ("decoder", passed.decoder, passed.states),
-    ):
-        if layers and "pre-norm" in orders and leaves is not None:
-            plain = close(leaves, layers[-1].out, 1e-3) and not any(
-                close(leaves, y, 1e-3) for y in normalized(leaves)
-            )
+    leaves = ("encoder", passed.encoder, passed.memory[-1:]), ("decoder", passed.decoder, passed.states)
+    for name, layers, left in leaves if "pre-norm" in orders else ():
+        for x in left if layers else ():
+            plain = close(x, layers[-1].out, 1e-3) and not any(close(x, y, 1e-3) for y in normalized(x))
             expect(not plain, f"what leaves the {name} is not normalized", order=order)
     expect(len(orders) == 1, "some layers are post-norm, others pre-norm", order=order)
     once_more = any("norm" in type(c.module).__name__.lower() and c.begin > passed.last.end for c in calls)
@@ -72,17 +67,16 @@ def memory_of_the_last_layer(code: Code) -> None:
     passed = walk(code)
     if not passed.encoder or not passed.memory:
         raise Missing("no layer of its decoder is seen to read a memory")
-    last = passed.encoder[-1].out
+    last = [passed.encoder[-1].out, *normalized(passed.encoder[-1].out, passed.trace.calls)]
+
+    def among(memory: Tensor, tensors: list[Tensor]) -> bool:
+        return any(close(memory, y, 1e-3) for y in tensors)
+
     for number, memory in enumerate(passed.memory):
-        right = [last, *normalized(last, passed.trace.calls), *passed.memory[-1:]]
-        same = any(close(memory, y, 1e-3) for y in right)
-        expect(same, f"decoder layer {number} reads another memory than what the last encoder layer left")
-    of_last = [last, *normalized(last, passed.trace.calls)]
-    earlier = any(close(passed.memory[0], layer.out, 1e-3) for layer in passed.encoder[:-1])
-    expect(
-        not earlier or any(close(passed.memory[0], y, 1e-3) for y in of_last),
-        "the memory is an earlier layer's",
-    )
+        seen = f"decoder layer {number} reads another memory than what the last encoder layer left"
+        expect(among(memory, [*last, passed.memory[-1]]), seen)
+    earlier = among(passed.memory[0], [layer.out for layer in passed.encoder[:-1]])
+    expect(not earlier or among(passed.memory[0], last), "the memory is an earlier layer's")
 
 
 @law(*MODEL, "model: networks", *WRONG, "feed-forward", "model: residuals and norms")
@@ -95,14 +89,7 @@ def networks(code: Code) -> str:
     return {activation_of(maps[0].x, maps[1].output, maps) for maps in pairs}.pop()
 
 
-@law(
-    *MODEL,
-    "model: dropout",
-    *WRONG,
-    "dropout of sub-layers",
-    "positions: added",
-    "model: residuals and norms",
-)
+@law(*MODEL, "model: dropout", *WRONG, "dropout of sub", "positions: added", "model: residuals and norms")
 def places_of_dropout(code: Code) -> str:
     """Dropout acts on each sub-layer's output before it is added, and on embeddings plus positions."""
     if not takes(code["make_model"], "drop"):
@@ -154,25 +141,11 @@ def embeddings_of_the_model(code: Code) -> str:
         told = ", ".join(f"{name} {factor:.3g}" for name, factor in factors.items())
         raise Failure("embeddings have another factor in the encoder than in the decoder", told)
     factor = min(factors.values())
-    return (
-        ""
-        if abs(factor - root) < 0.01
-        else f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
-    )
+    told = f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
+    return "" if abs(factor - root) < 0.01 else told
 
 
-@law(
-    *MODEL,
-    "model: both ways",
-    *WRONG,
-    "attention: ",
-    "heads: ",
-    "layer norm",
-    "feed-forward",
-    "model: no peeking",
-    "model: source padding",
-    "model: residuals and norms",
-)
+@law(*MODEL, "model: both ways", *WRONG, *PARTS, "model: no peeking", "model: source", "model: residuals and")
 def both_ways(code: Code) -> None:
     """A word of the source sees all others; a target's position sees all before it, and the whole source."""
     model = Model.of(code, N=1)
@@ -187,16 +160,15 @@ def both_ways(code: Code) -> None:
         causal = all(j > i for i, j in blind)
         seen = "a word of the source does not depend on another"
         expect(not blind, seen, f"word {blind[:1]}", causal=causal, T=T)
-    for side, words, among in (("target", TGT[:1], range(T)), ("source", SRC[:1], range(S))):
+    for side, words in (("target", TGT[:1]), ("source", SRC[:1])):
         n = words.size(1)
-        changed = words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)
-        together = torch.cat([words, changed])
-        src, tgt = (
-            (SRC[:1].repeat(n + 1, 1), together) if side == "target" else (together, TGT[:1].repeat(n + 1, 1))
-        )
-        out = model(src, tgt)
+        together = torch.cat([words, words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)])
+        others = (SRC if side == "target" else TGT)[:1].repeat(n + 1, 1)
+        out = model(others, together) if side == "target" else model(together, others)
         sees = (out[1:] - out[:1]).abs().amax(-1) > 1e-6
-        blind = [(t, j) for j in among for t in range(T) if (side == "source" or t >= j) and not sees[j, t]]
+        blind = [
+            (t, j) for j in range(n) for t in range(T) if (side == "source" or t >= j) and not sees[j, t]
+        ]
         example = f"the prediction at {blind[0][0]} and word {blind[0][1]} of the {side}" if blind else ""
         of_all = len({j for _, j in blind}) < n
         seen = f"a prediction does not depend on a word of the {side} that it may see"

@@ -1,5 +1,6 @@
 """Laws of a whole model: what it may see, what it must see, and its sizes (lesson 06)."""
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 
@@ -35,9 +36,7 @@ def probabilities(code: Code) -> str | None:
     if code.stubs:
         states = model.states(src, tgt)
         whole = states.shape == out.shape and close(states, out) and not told
-        expect(
-            whole, "decode does not give log-probabilities", mistake="decode ends with self.generator(...)"
-        )
+        expect(whole, "decode does not give log-probabilities")
     return told
 
 
@@ -47,11 +46,10 @@ def eval_is_deterministic(code: Code) -> str:
     model = Model.of(code, dropout=0.5)
     known = {*model.module.modules()}
     one, other = (trace(lambda: model(SRC, TGT))[1] for _ in range(2))
-    lost = {type(c.module).__name__ for c in one if c.module not in known}
     kept = {c.module for c in one} & {c.module for c in other}
-    anew = {type(c.module).__name__ for c in one if c.module not in kept}
-    expect(not anew, f"{', '.join(sorted(anew))} is made anew in each pass")
-    expect(not lost, f"{', '.join(sorted(lost))} is not among the model's parameters")
+    for gone, says in ((kept, "is made anew in each pass"), (known, "is not among the model's parameters")):
+        lost = {type(c.module).__name__ for c in one if c.module not in gone}
+        expect(not lost, f"{', '.join(sorted(lost))} {says}")
     seen = "the same input gives two outputs in evaluation mode"
     expect(close(model(SRC, TGT), model(SRC, TGT)), seen)
     if not takes(code["make_model"], "drop"):
@@ -65,25 +63,21 @@ def eval_is_deterministic(code: Code) -> str:
 @law(*MODEL, "model: sizes", *WRONG)
 def sizes(code: Code) -> None:
     """N layers, h heads and d_ff are used, whatever they are: other sizes give another model."""
-    make, counts, N = code["make_model"], dict[str, int](), 3
+    make, N, S, T = code["make_model"], 3, SRC.size(1), TGT.size(1)
     model = Model.of(code, N=N)
     with spied() as weights:
         model(SRC, TGT)
-    S, T = SRC.size(1), TGT.size(1)
+    found = {}
     for name, shape in (("encoder", (S, S)), ("decoder", (T, T)), ("attention to the memory", (T, S))):
-        counts[name] = sum(w.shape[-2:] == shape for w in weights)
-        right = counts[name] % N == 0 or not takes_all(make, "N")
-        expect(right, f"{counts[name]} attentions run in the {name} where N is {N}", N=N)
+        found[name] = [w for w in weights if w.shape[-2:] == shape]
+        right = len(found[name]) % N == 0 or not takes_all(make, "N")
+        expect(right, f"{len(found[name])} attentions run in the {name} where N is {N}", N=N)
     shapes = {n for p in model.module.parameters() for n in p.shape}
-    if takes_all(make, "d_model", "d_ff") and not any(SIZES["d_ff"] * k in shapes for k in (1, 2, 3)):
-        raise Failure(f"no matrix is d_ff = {SIZES['d_ff']} wide")
-    heads = (
-        {w.numel() // (S * S) for w in weights if w.shape[-2:] == (S, S)} if counts["encoder"] == N else set()
-    )
-    expect(
-        not heads or heads == {SIZES["h"]} or not takes_all(make, "h"),
-        f"{heads} heads run where h is {SIZES['h']}",
-    )
+    wide = any(SIZES["d_ff"] * k in shapes for k in (1, 2, 3)) or not takes_all(make, "d_model", "d_ff")
+    expect(wide, f"no matrix is d_ff = {SIZES['d_ff']} wide")
+    if len(found["encoder"]) == N and takes_all(make, "h"):
+        heads = {w.numel() // (S * S) for w in found["encoder"]}
+        expect(heads == {SIZES["h"]}, f"{heads} heads run where h is {SIZES['h']}")
 
 
 @law(*MODEL, "model: no peeking", *WRONG, *PARTS)
@@ -97,14 +91,13 @@ def causality(code: Code) -> None:
             square = (w.view(-1, T, T)[0] for w in weights if w.shape[-2:] == (T, T))
             seen = sum(square, torch.zeros(T, T)) > 1e-6
             for t in range(T - 1, 0, -1):
-                tgt = TGT.index_fill(1, torch.tensor([t]), 20)
-                after, others = trace(partial(model, SRC, tgt))
+                after, others = trace(partial(model, SRC, TGT.index_fill(1, torch.tensor([t]), 20)))
                 leaks = [i for i in range(t) if not close(before[0, i], after[0, i])]
                 example = f"token {t} of the target changes the prediction at {leaks}"
                 if leaks:
                     mixes = first_mixing(code, calls, others, t)
-                    expect(
-                        False, "the decoder sees the future" + how, example, seen=seen, mixes=mixes, how=how
+                    raise Failure(
+                        f"the decoder sees the future{how}", example, seen=seen, mixes=mixes, how=how
                     )
 
 
@@ -145,58 +138,48 @@ def known_padding(code: Code, run: Callable[[], None]) -> None:
 @law(*MODEL, "model: source padding", *WRONG, *PARTS)
 def source_padding(code: Code) -> None:
     """Padding at the end of the source changes no prediction, whatever its number, nor in training."""
+    known_padding(code, lambda: pad_source(code))
 
-    def run() -> None:
-        for pad in sorted(paddings(code)):
-            model, n, T = Model.of(code, pad=pad), SRC.size(1), TGT.size(1)
-            for training, how in MODES.items():
-                with mode(model.module, training):
-                    before = model(SRC, TGT)
-                    with spied() as weights:
-                        after = model(F.pad(SRC, (0, 4), value=pad), TGT)
-                rows = {"encoder": n + 4, "cross": T}
-                of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
-                facts = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
-                facts["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
-                example = f"one row: {numbers(before)} without, {numbers(after)} with padding {pad}"
-                seen = f"padding of the source changes predictions{how}"
-                expect(
-                    close(before, after),
-                    seen,
-                    example,
-                    pad=pad,
-                    zero_works=pad != 0 and code.pad == 0,
-                    **facts,
-                )
 
-    known_padding(code, run)
+def pad_source(code: Code) -> None:
+    for pad, (training, how) in itertools.product(sorted(paddings(code)), MODES.items()):
+        model, n = Model.of(code, pad=pad), SRC.size(1)
+        with mode(model.module, training):
+            before = model(SRC, TGT)
+            with spied() as weights:
+                after = model(F.pad(SRC, (0, 4), value=pad), TGT)
+        rows = {"encoder": n + 4, "cross": TGT.size(1)}
+        of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
+        facts = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
+        facts["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
+        facts["zero_works"] = pad != 0 and code.pad == 0
+        example = f"one row: {numbers(before)} without, {numbers(after)} with padding {pad}"
+        expect(close(before, after), f"padding of the source changes predictions{how}", example, **facts)
 
 
 @law(*MODEL, "model: batch", *WRONG, *PARTS, "model: no peeking", "model: source padding")
 def batch_invariance(code: Code) -> None:
     """A sentence in a batch, padded to the length of the others, gets the predictions that it gets alone."""
+    known_padding(code, lambda: compare_batch(code))
 
-    def run() -> None:
-        model, p = Model.of(code), code.pad
-        src = torch.tensor([[5, 6, 7, 8, 9], [10, 11, p, p, p], [4, 5, 6, 7, p], [7, 8, 9, p, p]])
-        tgt = torch.tensor([[3, 11, 12, 13], [3, 14, p, p], [3, 15, 16, p], [3, 17, 18, 19]])
-        for training, how in MODES.items():
-            with mode(model.module, training):
-                with spied() as weights:
-                    together = model(src, tgt)
-                full = model(src.masked_fill(src == p, 12), tgt.masked_fill(tgt == p, 12))
-                lone = model(src[:1], tgt[:1])
-                alone = [model(s[s != p][None], t[t != p][None]) for s, t in zip(src, tgt, strict=True)]
-            hidden = (src == p).view(1, 4, 1, 5)  # of each sentence, held against each head
-            by_head = any(w.dim() == 4 and w.shape[:2] == (4, 4) and w.size(-1) == 5
-                          and bool((w * hidden).max() < 1e-6) for w in weights)  # fmt: skip
-            for i, (one, row) in enumerate(zip(alone, together, strict=True)):
-                rows = f"sentence {i}: {numbers(one)} alone, {numbers(row[None])} in the batch"
-                seen = f"a sentence's predictions depend on its batch{how}"
-                same = close(one[0], row[: one.size(1)])
-                expect(same, seen, rows, by_head=by_head, masks=close(full[:1], lone))
 
-    known_padding(code, run)
+def compare_batch(code: Code) -> None:
+    model, p = Model.of(code), code.pad
+    src = torch.tensor([[5, 6, 7, 8, 9], [10, 11, p, p, p], [4, 5, 6, 7, p], [7, 8, 9, p, p]])
+    tgt = torch.tensor([[3, 11, 12, 13], [3, 14, p, p], [3, 15, 16, p], [3, 17, 18, 19]])
+    for training, how in MODES.items():
+        with mode(model.module, training):
+            with spied() as weights:
+                together = model(src, tgt)
+            full = model(src.masked_fill(src == p, 12), tgt.masked_fill(tgt == p, 12))
+            alone = [model(s[s != p][None], t[t != p][None]) for s, t in zip(src, tgt, strict=True)]
+        hidden = (src == p).view(1, 4, 1, 5)  # of each sentence, held against each head
+        four = [w for w in weights if w.dim() == 4 and w.shape[:2] == (4, 4) and w.size(-1) == 5]
+        facts = {"by_head": any((w * hidden).max() < 1e-6 for w in four), "masks": close(full[:1], alone[0])}
+        for i, (one, row) in enumerate(zip(alone, together, strict=True)):
+            rows = f"sentence {i}: {numbers(one)} alone, {numbers(row[None])} in the batch"
+            seen = f"a sentence's predictions depend on its batch{how}"
+            expect(close(one[0], row[: one.size(1)]), seen, rows, **facts)
 
 
 @law(*MODEL, "model: memory", *WRONG, *PARTS)
@@ -218,10 +201,10 @@ def order_of_words(code: Code) -> None:
     """The order of words counts, in the source and in the target: without positions it would not."""
     model = Model.of(
         code, N=1
-    )  # of two causal layers the second could tell the order by what the first has seen
+    )  # of two causal layers, the second can tell the order by what the first has seen
     before = model(SRC, TGT)
     encoder = close(before, model(torch.tensor([[6, 5, 7, 8, 9]]), TGT), 1e-5)
     decoder = close(before[:, 3:], model(SRC, torch.tensor([[3, 12, 11, 13, 14, 15]]))[:, 3:], 1e-5)
-    parts = " and ".join(name for name, deaf in (("encoder", encoder), ("decoder", decoder)) if deaf)
-    seen = f"two words change places, and the {parts} does not notice"
-    expect(not parts, seen, mistake=f"positions are not added in the {parts}")
+    deaf = " and ".join(name for name, same in (("encoder", encoder), ("decoder", decoder)) if same)
+    seen = f"two words change places, and the {deaf} does not notice"
+    expect(not deaf, seen, mistake=f"positions are not added in the {deaf}")

@@ -1,6 +1,9 @@
 """Laws of searches (lesson 11): what they find in a small model, of which everything is known."""
 
+import itertools
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache, wraps
 from typing import Any
 
@@ -12,7 +15,7 @@ from annotated.check.comparing import Failure, expect
 from annotated.check.law import law
 from annotated.check.laws.model import known_padding
 from annotated.check.models import Model, searchable
-from annotated.check.searching import WRONG_RULES, Tree, find
+from annotated.check.searching import WRONG_RULES, Rules, Tree, find
 from annotated.check.tracing import spied
 
 SRC, END, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 2, 3, 22  # 22: where no end should come
@@ -85,8 +88,12 @@ def written(model: Model, src: Tensor, tgt: Tensor) -> Tensor:
     return model(src, tgt)
 
 
-def until(tokens: list[int], end: int) -> list[int]:
-    return tokens[: tokens.index(end)] if end in tokens else tokens
+def until(tokens: Sequence[int], end: int) -> list[int]:
+    return list(itertools.takewhile(lambda t: t != end, tokens))
+
+
+def without_start(tokens: list[int]) -> list[int]:
+    return tokens[1:] if tokens[:1] == [START] else tokens
 
 
 def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **more: Any) -> list[list[int]]:
@@ -95,33 +102,31 @@ def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **m
     given = {"model": model.module, "src": code.flip(src), "src_mask": mask, "max_len": max_len}
     result = code.call(function, **given, start=START, end=end, pad=code.pad, **more)
     result = as_plain(getattr(result, "tokens", result))
-    if (
-        isinstance(result, Tensor)
-        and result.dim() == 2
-        and not code.batch_first
-        and len(src) == result.size(1)
-    ):
-        result = result.T
-    return rows_of_tokens(result)
+    lengths_first = isinstance(result, Tensor) and result.dim() == 2 and not code.batch_first
+    return rows_of_tokens(result.T if lengths_first and len(src) == result.size(1) else result)
 
 
 def rows_of_tokens(result: Any) -> list[list[int]]:
     """The sequences of tokens in what a search returns, whatever they are wrapped in."""
     result = getattr(result, "tokens", result)
-    if isinstance(result, Tensor):
-        result = result.tolist()
-    if isinstance(result, list | tuple) and result:
-        numbers = all(isinstance(t, int) or (isinstance(t, Tensor) and t.dim() == 0) for t in result)
-        if numbers:
-            return [[int(t) for t in result]]
-        if isinstance(result, tuple) or not all(isinstance(x, list | tuple | Tensor) for x in result):
-            return rows_of_tokens(result[0])
-        return [row for x in result for row in rows_of_tokens(x)[:1]]
-    return [[]]
+    result = result.tolist() if isinstance(result, Tensor) else result
+    if not isinstance(result, list | tuple) or not result:
+        return [[]]
+    if all(isinstance(t, int) or (isinstance(t, Tensor) and t.dim() == 0) for t in result):
+        return [[int(t) for t in result]]
+    if isinstance(result, tuple) or not all(isinstance(x, list | tuple | Tensor) for x in result):
+        return rows_of_tokens(result[0])
+    return [row for x in result for row in rows_of_tokens(x)[:1]]
 
 
-def without_start(tokens: list[int]) -> list[int]:
-    return tokens[1:] if tokens[:1] == [START] else tokens
+def sentence(model: Model, function: Any, src: Tensor, max_len: int, end: int, **more: Any) -> list[int]:
+    """What a search finds for one sentence, without start and end."""
+    return until(without_start(search(model, function, src, max_len, end, **more)[0]), end)
+
+
+def first_new(tokens: list[int], begin: int, end: int) -> int:
+    """Return the first token from a place on that was not there before, or the last: an end to stop at."""
+    return next((tokens[i] for i in range(begin, end) if tokens[i] not in tokens[:i]), tokens[end - 1])
 
 
 def is_unmasked(weights: list[Tensor], model: Model) -> bool:
@@ -149,15 +154,16 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     expect(got == again, "the same sentence gives two translations", f"{got}, then {again}")
     expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", str(got))
     unmasked = is_unmasked(weights, model)
-    for at, token in enumerate(got):
-        if token != wanted[at]:
-            facts: dict[str, Any] = {"got": got, "at": at, "token": token, "unmasked": unmasked}
-            facts["seen"] = written(model, SRC, torch.tensor([[START, *wanted[:at]]]))[0]
-            facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
-            begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
-            facts["starts"] = [t for t, text in begins if got[:3] == text or got[:4] == [t, *text]]
-            example = f"{got}, and should be {wanted[: len(got)]}"
-            raise Failure(f"token {at} is not the likeliest", example, **facts)
+    at = next((at for at, token in enumerate(got) if token != wanted[at]), None)
+    if at is not None:
+        facts: dict[str, Any] = {"got": got, "at": at, "token": got[at], "unmasked": unmasked}
+        facts["seen"] = written(model, SRC, torch.tensor([[START, *wanted[:at]]]))[0]
+        facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
+        begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
+        facts["starts"] = [t for t, text in begins if got[:3] == text or got[:4] == [t, *text]]
+        raise Failure(
+            f"token {at} is not the likeliest", f"{got}, and should be {wanted[: len(got)]}", **facts
+        )
     expect(not unmasked, "while it searches, tokens see later ones")
     with_start = whole[:1] == [START] or not (code.stubs or takes(function, "start_symbol"))
     expect(with_start, "what it returns does not begin with the start symbol", str(whole))
@@ -170,39 +176,30 @@ def greedy_stops(code: Code) -> None:
     wanted = steps(model, 9)
     long = without_start(search(model, function, SRC, 4, NO_END)[0])
     expect(0 < len(long) <= 4, f"{len(long)} tokens come where max_len is 4", str(long))
-    if not takes(function, "end", "eos"):
-        return
-    at = next((i for i in range(1, 9) if wanted[i] not in wanted[:i]), 1)
-    got = without_start(search(model, function, SRC, 9, wanted[at])[0])
-    rest = [t for t in got[at + 1 :] if t not in (wanted[at], code.pad)]
-    expect(not rest, "it goes on after the end symbol", f"{got}, the end is {wanted[at]}")
+    if takes(function, "end", "eos"):
+        end = first_new(wanted, 1, 9)
+        got = without_start(search(model, function, SRC, 9, end)[0])
+        rest = [t for t in got[len(until(got, end)) :] if t not in (end, code.pad)]
+        expect(not rest, "it goes on after the end symbol", f"{got}, the end is {end}")
 
 
 @law(LESSON, "greedy_decode", "greedy: padding and batches", *AFTER, "greedy: ")
 def greedy_of_batches(code: Code) -> str:
     """A sentence is translated alike alone, with padding, and in a batch, in which each ends by itself."""
-    function, model = code["greedy_decode"], searched(code)
-    return of_batches(code, model, function, {})
+    return of_batches(code, searched(code), code["greedy_decode"])
 
 
-def of_batches(code: Code, model: Model, function: Any, more: dict[str, Any]) -> str:
-    short = torch.tensor([[5, 6, 7]])
-    padded = torch.tensor([[5, 6, 7, code.pad, code.pad]])
-    alone = steps(model, 6, short)
-    end = alone[next((i for i in range(1, 6) if alone[i] not in alone[:i]), 5)]
+def of_batches(code: Code, model: Model, function: Any, **more: Any) -> str:
+    short, padded = (torch.tensor([[5, 6, 7, *[code.pad] * n]]) for n in (0, 2))
+    end = first_new(steps(model, 6, short), 1, 6)
     wanted = [until(steps(model, 6, src), end)[:5] for src in (short, SRC)]
-    alone, with_padding = (
-        until(without_start(search(model, function, src, 6, end, **more)[0]), end)[:5]
-        for src in (short, padded)
-    )
+    alone, hidden = (sentence(model, function, src, 6, end=end, **more)[:5] for src in (short, padded))
     expect(alone == wanted[0], "other tokens than the likeliest are found", f"{alone}, not {wanted[0]}")
-    told = f"{with_padding}, and without padding {alone}"
-    seen = "padding of the source changes what is found"
-    known_padding(code, lambda: expect(alone == with_padding, seen, told))
-    try:
+    told = f"{hidden}, and without padding {alone}"
+    known_padding(code, lambda: expect(alone == hidden, "padding of the source changes what is found", told))
+    rows: list[list[int]] = []
+    with suppress(Exception):
         rows = search(model, function, torch.cat([padded, SRC]), 6, end, **more)
-    except Exception:
-        return "takes one sentence at a time"
     if len(rows) != 2:
         return "takes one sentence at a time"
     got = [until(without_start(row), end)[:5] for row in rows]
@@ -213,19 +210,19 @@ def of_batches(code: Code, model: Model, function: Any, more: dict[str, Any]) ->
 @law(LESSON, "beam_search", "beam: one is greedy", *AFTER)
 def beam_of_one(code: Code) -> None:
     """A beam of one is greedy search."""
-    function, model = code["beam_search"], searched(code)
+    function, model, one = code["beam_search"], searched(code), {"beam": 1, "alpha": 0.0}
     wanted = steps(model, 6)
-    end = wanted[next((i for i in range(2, 6) if wanted[i] not in wanted[:i]), 5)]
+    end = first_new(wanted, 2, 6)
     wanted = until(wanted, end)
     with spied() as weights:
-        got = until(without_start(search(model, function, SRC, 20, end, beam=1, alpha=0.0)[0]), end)
+        got = sentence(model, function, SRC, 20, end=end, **one)
     unmasked = is_unmasked(weights, model)
     if got != wanted:
         starts = [t for t in range(model.vocab) if until(steps(model, 6, start=t), end) == got]
         facts: dict[str, Any] = {"unmasked": unmasked, "starts": starts}
         raise Failure("a beam of one differs from greedy search", f"{got}, and should be {wanted}", **facts)
     expect(not unmasked, "while it searches, tokens see later ones")
-    of_batches(code, model, function, {"beam": 1, "alpha": 0.0})
+    of_batches(code, model, function, **one)
 
 
 @law(LESSON, "beam_search", "beam: finds the best", *AFTER, "beam: one")
@@ -235,29 +232,30 @@ def beam_against_the_tree(code: Code) -> None:
     model, found = build_model(code, src_vocab=7, tgt_vocab=7, N=1), Counter[tuple[int, float]]()
     kinds = [(width, 0.0) for width in (2, 3, 4, 16)]
     kinds += [(4, 4.0), (16, 4.0)] if takes_all(function, "alpha", "beam") else []
-    excluded, made, example = set[str](), Counter[str](), ""
-    failed = 0
+    told, made, failed, example = set[str](), Counter[str](), 0, ""
     for seed in range(40):
         draw(model, seed)
         tree = Tree.of(lambda tgt: written(model, src.expand(len(tgt), -1), tgt), 7, 4, START, END)
         for width, alpha in kinds:
+            plain = WRONG_RULES["no alpha" if alpha else "greedy"](width, alpha)
+            if find(tree, plain) == find(tree, Rules(width, alpha)):  # most trees tell little
+                continue
             right = tree.right(width, alpha)
             wrong = {name: find(tree, rules(width, alpha)) for name, rules in WRONG_RULES.items()}
-            told = {name for name, text in wrong.items() if text not in right}
+            new = {name for name, text in wrong.items() if text not in right} - told
             special = any(not text or {0, 1, END, START} & {*text} for text in right)
-            if special or wrong["no alpha" if alpha else "greedy"] in right:
-                continue
-            if found[width, alpha] == 2 and told <= excluded:
+            if special or find(tree, plain) in right or (found[width, alpha] == 2 and not new):
                 continue
             found[width, alpha] += 1
-            excluded |= told
-            [row, *_] = search(model, function, src, 4, END, beam=width, alpha=alpha)
-            got = tuple(until(without_start(row), END))
+            told |= new
+            got = tuple(sentence(model, function, src, 4, end=END, beam=width, alpha=alpha))
             made.update(name for name, text in wrong.items() if text == got and got not in right)
             failed += got not in right
             if got not in right and not example:
                 wanted = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
                 example = f"beam {width}, alpha {alpha:g}: {got}, and should be {wanted}"
+        if len(told) == len(WRONG_RULES) and min(found[kind] for kind in kinds) > 1:
+            break
     most = {name for name, count in made.items() if count == max(made.values()) > 0.7 * failed}
     expect(not example, "the beam finds something else", example, made=most)
     if not found:

@@ -151,13 +151,21 @@ def smoothing_padding(code: Code) -> str:
 @law(RECIPE, "rate", "rate: equation 3")
 def rate_equation(code: Code) -> str | None:
     """The rate is d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)."""
-    d, w, s = 64, 100, torch.tensor([1.0, 10, 50, 100, 200, 1000], dtype=torch.double)
-    given = {"model_size": d, "factor": 1.0, "warmup": w}
-    got = torch.tensor([float(call(code["rate"], step=int(x), **given)) for x in s]).double()
-    wanted = d**-0.5 * torch.minimum(s**-0.5, s * w**-1.5)
-    example = f"at steps {numbers(s)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
-    right = torch.allclose(got, wanted, rtol=1e-4)
-    expect(right, "the rate is wrong", example, got=got / wanted, s=s, d=d, w=w, wanted=wanted)
+    given, steps = (
+        {"model_size": 64, "factor": 1.0, "warmup": 100},
+        torch.tensor([1.0, 10, 50, 100, 200, 1000]).double(),
+    )
+
+    def right(s=steps, d=64, w=100, of_d=-0.5, of_w=-1.5, of_s=-0.5, least=torch.minimum) -> Tensor:  # type: ignore
+        return d**of_d * least(s**of_s, s * w**of_w)
+
+    got, wanted = (
+        torch.tensor([float(call(code["rate"], step=int(x), **given)) for x in steps]).double(),
+        right(),
+    )
+    example = f"at steps {numbers(steps)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
+    facts = {"got": got / wanted, "s": steps, "rate": lambda **changes: right(**changes) / wanted}
+    expect(torch.allclose(got, wanted, rtol=1e-4), "the rate is wrong", example, **facts)
     if takes(code["rate"], "factor"):
         twice = float(call(code["rate"], step=50, **given | {"factor": 2.0}))
         expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
