@@ -82,10 +82,6 @@ def parameters_of(function: Any) -> list[inspect.Parameter] | None:
     return None
 
 
-def names_of(function: Any) -> set[str]:
-    return {plain(p.name) for p in parameters_of(function) or ()}
-
-
 def takes(function: Any, *words: str) -> bool:
     """Tell whether a parameter's name has one of these words in it."""
     return any(word in p.name.lower() for word in words for p in parameters_of(function) or ())
@@ -215,8 +211,8 @@ class Code:
         function, d_k = self["attention"], query.size(-1)
         if inspect.isclass(function):
             function = self.build("attention", d_k=d_k, temperature=math.sqrt(d_k), dropout=0.0)
-        expect_mask(function, mask)
-        return self.call(function, 1, query=query, key=key, value=value, mask=mask, **more)
+        given = {"query": query, "key": key, "value": value}
+        return self.masked(function, 1, mask, torch.ones(1, 1, key.size(-2)), **given, **more)
 
     def attend(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
@@ -225,20 +221,28 @@ class Code:
         parameters = parameters_of(module)
         if parameters is not None and len(parameters) < 3:
             raise Missing("needs forward(query, key, value, mask)")
-        expect_mask(module, mask)
         code = self
         if isinstance(module, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
             code = replace(self, batch_first=module.batch_first, true_hides=True, mask_dims=3)
             if mask is not None:
                 mask = mask.expand(-1, query.size(1), -1).repeat_interleave(module.num_heads, dim=0)
         given = {"query": code.flip(query), "key": code.flip(key), "value": code.flip(value)}
-        return code.flip(first(code.call(module, **given, mask=mask)))
+        return code.flip(first(code.masked(module, 0, mask, torch.ones(len(query), 1, key.size(1)), **given)))
 
-
-def expect_mask(function: Any, mask: Tensor | None) -> None:
-    """Raise Missing if there is a mask to be given, and a function whose parameters are known takes none."""
-    if mask is not None and parameters_of(function) and not names_of(function) & ARGUMENTS["mask"]:
-        raise Missing("it takes no `mask`")
+    def masked(
+        self, function: Callable[..., Any], dims: int, mask: Tensor | None, all_seen: Tensor, **given: Any
+    ) -> Any:
+        """Call with a mask; without one, if the function wants one, with a mask that hides nothing."""
+        parameters = parameters_of(function) or ()
+        own = [p for p in parameters if plain(p.name) in ARGUMENTS["mask"]]
+        if mask is not None and parameters and not own:
+            raise Missing("it takes no `mask`")
+        try:
+            return self.call(function, dims, mask=mask, **given)
+        except (TypeError, AttributeError):
+            if mask is not None or not any(p.default is p.empty for p in own):
+                raise
+            return self.call(function, dims, mask=all_seen.bool(), **given)
 
 
 def perturb(module: nn.Module, alpha: float) -> nn.Module:

@@ -58,10 +58,27 @@ class Law:
 
 
 LAWS: list[Law] = []
+# How the names of laws begin that are of a model's parts.
+OF_PARTS = (
+    "attention",
+    "heads",
+    "feed-",
+    "layer",
+    "emb",
+    "positions",
+    "residual",
+    "dropout",
+    "generator",
+    "causal",
+)
 
 
 def law(lesson: str, part: str, name: str, *after: str) -> Callable[[Callable[[Code], str | None]], Law]:
     """Register a function as a law; its docstring is what the law says."""
+    after = (
+        *after,
+        *(OF_PARTS if part == "make_model" else ()),
+    )  # a model's laws may follow from those of parts
 
     def register(holds: Callable[[Code], str | None]) -> Law:
         LAWS.append(Law(name, part, lesson, after, holds))

@@ -39,9 +39,11 @@ MISTAKES: Predicates = {
         "the softmax is applied twice": lambda f: softmax(softmax(f.s / f.c)) @ f.v,
         "a sigmoid stands where the softmax should": lambda f: (f.s / f.c).sigmoid() @ f.v,
         "the division by sqrt(d_k) comes after the softmax: it must come before": lambda f: softmax(f.s) / f.c @ f.v,
+        "the division is by sqrt(d_model), the width of all heads: d_k is query.size(-1)": lambda f: softmax(f.s / (f.q.size(1) * f.q.size(-1)) ** 0.5) @ f.v,
         "the division is by the root of the number of keys: d_k is query.size(-1)": lambda f: softmax(f.s / f.k.size(-2) ** 0.5) @ f.v,
         "the division is by the root of the number of queries: d_k is query.size(-1)": lambda f: softmax(f.s / f.q.size(-2) ** 0.5) @ f.v,
         "the division is by the root of the width of the values: d_k is query.size(-1)": lambda f: softmax(f.s / f.v.size(-1) ** 0.5) @ f.v,
+        "the scores are divided by another number than sqrt(d_k)": lambda f: softmax(f.s / f.by) @ f.v,
         "the weights are returned first: return output, weights": lambda f: softmax(f.s / f.c),
         "the key is not transposed: Q K^T is query @ key.transpose(-2, -1)": lambda f: softmax(f.q @ f.k / f.c) @ f.v,
         "queries and keys are swapped: it is Q K^T": lambda f: softmax(f.s.mT / f.c) @ f.v,
@@ -89,6 +91,8 @@ MISTAKES: Predicates = {
     "heads: mask": {
         "the mask is inverted, as if True meant hidden (if it does in all your masks, say TRUE_HIDES = True)": lambda f: f.inverted,
         "the mask lines up with the heads, not with the batch: mask.unsqueeze(1), or repeat_interleave(h, 0)": lambda f: (f.w * ~f.mask.view(1, 4, 1, 5)).max() < 1e-6,
+        "scores are ordered by heads first, and the mask by sentences: repeat it in the same order": lambda f: (f.w * ~f.mask.view(4, 1, 1, 5)).max() < 1e-6,
+        "the first sentence's mask is used for all: each has its own": lambda f: (f.w * ~f.mask[0]).max() < 1e-6,
         "the mask reaches the first head only": lambda f: (f.w[:, 0] * ~f.mask).max() < 1e-6 < (f.w[:, 1:] * ~f.mask).max(),
     },
     "feed-forward: equation 2": {
@@ -132,8 +136,8 @@ MISTAKES: Predicates = {
     "positions: formula": {  # columns j, and a table whose exponents, base, unit and beginning can be changed
         "positions begin at 1: they begin at 0": lambda f: f.table(start=1),
         "sines and cosines are swapped: even columns are sines": lambda f: f.table().unflatten(-1, (-1, 2)).flip(-1).flatten(-2),
-        "every column is a sine": lambda f: f.table()[:, 0::2].repeat_interleave(2, -1),
-        "every column is a cosine": lambda f: f.table()[:, 1::2].repeat_interleave(2, -1),
+        "every column is a sine: the odd ones are cosines": lambda f: f.table()[:, 0::2].repeat_interleave(2, -1),
+        "every column is a cosine: the even ones are sines": lambda f: f.table()[:, 1::2].repeat_interleave(2, -1),
         "the exponent is i / d_model: it is 2i / d_model": lambda f: f.table(f.j // 2),
         "the exponent is 4i / d_model: the steps of arange(0, d_model, 2) are 2i already": lambda f: f.table(f.j // 2 * 4),
         PAIR: lambda f: f.table(f.j),
@@ -182,10 +186,12 @@ MISTAKES: Predicates = {
     },
     "model: no peeking": {  # which positions have weight in the decoder's self-attention, what else mixes them
         "the causal mask is inverted: a position sees only what follows": lambda f: f.seen.triu(1).any() and not f.seen.tril(-1).any(),
+        "everything is hidden alike, and so nothing is: a mask is inverted, or True means another thing in it": lambda f: f.uniform,
         "the causal mask is not used in training mode": lambda f: bool(f.how) and f.seen.triu(1).any(),
         "the decoder's self-attention does not use its mask: pass tgt_mask on to it": lambda f: f.seen.triu(2).any(),
         "the causal mask is off by one: position i may see up to i, not i + 1": lambda f: f.seen.triu(1).any(),
         "a norm mixes positions: its mean and deviation run over the features of each vector, dim=-1": lambda f: "norm" in f.mixes.lower(),
+        "heads are split or joined by view alone, which mixes words: transpose(1, 2) stands between": lambda f: f.by_heads,
         "self-attention is masked: something else mixes positions, such as a softmax over dim=1": lambda f: f.seen.any(),
     },
     "model: source padding": {  # which attention sees padding
@@ -199,6 +205,11 @@ MISTAKES: Predicates = {
         "a mask lines up with the heads, not with the batch: mask.unsqueeze(1)": lambda f: f.by_head,
         "padding is not hidden for each sentence of a batch: is the mask each sentence's own?": lambda f: f.masks,
         "sentences are mixed: is the batch the first dimension everywhere?": lambda f: True,
+    },
+    "model: gradients": {
+        "a norm is made and never called: pre-norm needs one more after the last layer": lambda f: "norm" in f.idle.lower(),
+        "a layer is made and never called": lambda f: f.idle != "",
+        "of W^Q, W^K and W^V in one matrix, a part is never read: each has its own use": lambda f: f.parts,
     },
     "model: memory": {
         "no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing,

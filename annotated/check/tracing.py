@@ -174,6 +174,20 @@ def expect_modes(part: Any, build: Callable[[float], nn.Module], run: Callable[[
         expect(not close(run(module), run(module)), "dropout changes nothing in training")
 
 
+def unreached(module: nn.Module) -> list[str]:
+    """Return the parameters that no gradient has reached, and the parts of fused ones, such as W^Q."""
+    found = []
+    for name, p in module.named_parameters():
+        grad = torch.zeros_like(p) if p.grad is None else p.grad
+        fused = p.dim() == 2 and p.size(0) in (2 * p.size(1), 3 * p.size(1))
+        parts = grad.split(p.size(1)) if fused else grad if p.dim() > 2 and len(p) <= 4 else ()
+        if p.requires_grad and not grad.any():
+            found.append(name)
+        elif p.requires_grad:
+            found += [f"part {n} of {name}" for n, part in enumerate(parts) if not part.any()]
+    return found
+
+
 def normalized(x: Tensor, calls: Calls = ()) -> list[Tensor]:
     """Normalize as PyTorch does, as the classic with its unbiased deviation, and as norms in a trace did."""
     y = F.layer_norm(x, x.shape[-1:])

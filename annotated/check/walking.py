@@ -134,9 +134,10 @@ class Walk:
 
     @cached_property
     def states(self) -> list[Tensor]:
-        """What leaves the decoder, if known: it enters the map to the vocabulary, or a module gave it last."""
+        """What leaves the decoder, if known: it enters the map to words, or a module gave it last."""
         after = [c for c in self.trace.calls if c.begin > self.last.end]
-        maps = [c.x for c in after if isinstance(c.module, nn.Linear) and c.x.shape == self.x_shapes[T]]
+        maps = [c.x for c in after if getattr(c.x, "shape", None) == self.x_shapes[T]
+                and getattr(c.output, "shape", (0,))[-1] == self.model.vocab]  # fmt: skip
         modules = [c.output for c in after if getattr(c.output, "shape", None) == self.x_shapes[T]]
         return [*maps[:1], *modules[-1:]][:1]
 

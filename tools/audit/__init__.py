@@ -12,18 +12,18 @@ DECODER_ALONE = dict.fromkeys(
 )
 
 
-def definitions(source: str) -> dict[str, Any]:
-    """Execute the imports, functions and classes of a script, and nothing else of it.
+def definitions(source: str, **names: Any) -> dict[str, Any]:
+    """Execute the imports, functions and classes of a script, and nothing else of it, among other names.
 
     An import that fails is passed over: "The Annotated Transformer" imports plots and corpora too.
     """
-    names: dict[str, Any] = {"__name__": "audited"}
+    names |= {"__name__": "audited"}
     for node in ast.parse(source).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             with suppress(ImportError, AttributeError):
                 exec(compile(ast.Module([node], []), "<audited>", "exec"), names)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            with suppress(NameError):  # of a base class or a default value that an import lacks
+            with suppress(NameError, AttributeError):  # of a base class or a default value that is not there
                 exec(compile(ast.Module([node], []), "<audited>", "exec"), names)
     return names
 

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from annotated.check.adapt import Code, Missing, as_plain, call, first, perturb, takes
 from annotated.check.comparing import close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
-from annotated.check.tracing import expect_modes, normalized, spied, trace, wrapping
+from annotated.check.tracing import expect_modes, normalized, spied, trace, unreached, wrapping
 
 ATTENTION = "02_attention", "attention"
 EQUATION = "attention: equation 1"
@@ -29,7 +30,15 @@ def equation_1(code: Code) -> None:
         result = code.attention(q, k, v)
     s, c = q @ k.mT, math.sqrt(6)
     weights = (s / c).softmax(-1)
-    compare(first(result), weights @ v, s=s, c=c, q=q, k=k, v=v)
+    facts = {"s": s, "c": c, "q": q, "k": k, "v": v}
+    if not close(first(result), weights @ v):
+        with suppress(
+            Exception
+        ):  # by how much are scores divided? Values that are a unit matrix give the weights
+            log_w = first(code.attention(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1))).log()
+            apart, told = (x - x.mean(-1, keepdim=True) for x in (s, log_w))
+            facts["by"] = apart.square().sum() / (apart * told).sum()
+    compare(first(result), weights @ v, **facts)
     if problem is not None:
         raise problem
     pair = isinstance(result, tuple) and len(result) == 2
@@ -116,6 +125,11 @@ def multi_head_equation(code: Code) -> str:
         [c for c in maps if any(close(c.x, y) for y in (x, *normalized(x, calls)))] for x in given.values()
     ]
     if not all(len(found) == 1 for found in reads):
+        with torch.enable_grad():
+            code.attend(module, *given.values()).square().sum().backward()
+        unused = unreached(module)
+        mistake = "one of W^Q, W^K and W^V is never read, and another serves twice"
+        expect(not unused, f"no gradient reaches {', '.join(unused)}", mistake=mistake)
         raise Missing("its linear maps of query, key and value are not one nn.Linear each")
     own = {found[0].module for found in reads}
     expect(len(own) == 3, "one matrix serves two of W^Q, W^K and W^V")

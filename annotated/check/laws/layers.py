@@ -10,7 +10,7 @@ from torch import Tensor
 from annotated.check.adapt import Code, Missing, takes
 from annotated.check.comparing import Failure, close, expect
 from annotated.check.law import law
-from annotated.check.laws.model import MODEL, PARTS, WRONG
+from annotated.check.laws.model import MASKS, MODEL, WRONG
 from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import normalized
@@ -23,7 +23,7 @@ def walk(code: Code) -> Walk:
     return Walk(Model.of(code, shake=0.0, dropout=rate))
 
 
-@law(*MODEL, "model: residuals and norms", *WRONG, "residual and norm", "layer norm", "model: own weights")
+@law(*MODEL, "model: residuals and norms", *WRONG)
 def residuals_and_norms(code: Code) -> str:
     """Each sub-layer reads the sum before it and adds to it, with a norm after the sum or before it.
 
@@ -79,7 +79,7 @@ def memory_of_the_last_layer(code: Code) -> None:
     expect(not earlier or among(passed.memory[0], last), "the memory is an earlier layer's")
 
 
-@law(*MODEL, "model: networks", *WRONG, "feed-forward", "model: residuals and norms")
+@law(*MODEL, "model: networks", *WRONG, "model: residuals and norms")
 def networks(code: Code) -> str:
     """The network of each layer has an activation between its two linear maps."""
     found = [sub for layer in (*walk(code).encoder, *walk(code).decoder) for sub in layer.sublayers]
@@ -89,7 +89,7 @@ def networks(code: Code) -> str:
     return {activation_of(maps[0].x, maps[1].output, maps) for maps in pairs}.pop()
 
 
-@law(*MODEL, "model: dropout", *WRONG, "dropout of sub", "positions: added", "model: residuals and norms")
+@law(*MODEL, "model: dropout", *WRONG, "model: residuals and norms")
 def places_of_dropout(code: Code) -> str:
     """Dropout acts on each sub-layer's output before it is added, and on embeddings plus positions."""
     if not takes(code["make_model"], "drop"):
@@ -119,7 +119,7 @@ def places_of_dropout(code: Code) -> str:
     return "; ".join(remarks)
 
 
-@law(*MODEL, "model: embeddings", *WRONG, "embeddings:", "positions:", "model: order of words")
+@law(*MODEL, "model: embeddings", *WRONG, "model: order of words")
 def embeddings_of_the_model(code: Code) -> str:
     """What enters a stack is embeddings times sqrt(d_model), plus positions, on both sides alike."""
     passed, factors = walk(code), {}
@@ -145,7 +145,7 @@ def embeddings_of_the_model(code: Code) -> str:
     return "" if abs(factor - root) < 0.01 else told
 
 
-@law(*MODEL, "model: both ways", *WRONG, *PARTS, "model: no peeking", "model: source", "model: residuals and")
+@law(*MODEL, "model: both ways", *WRONG, *MASKS, "model: residuals and")
 def both_ways(code: Code) -> None:
     """A word of the source sees all others; a target's position sees all before it, and the whole source."""
     model = Model.of(code, N=1)
