@@ -214,4 +214,11 @@ def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Call
         if mistake := residual_mistake(got, stream, lambda _, y=y: y):  # type: ignore[misc]
             seen = "what comes next is not the sum, normalized"
             raise Failure(f"{layer.name}, {sub.kind}: {seen}", mistake=mistake)
+    earlier = {"what the layer was given": [layer.x]} if step else {}
+    earlier |= {f"what {s.kind} gave": s.gives for s in layer.sublayers[:step]}
+    for what, tensors in earlier.items():
+        others = [z for x in tensors for y in sub.gives for z in (x + y, *normalized(x + y, calls))]
+        if any(close(x, y, 1e-3) for x in following for y in others):
+            mistake = f"its residual connection starts at {what}: it must start at the sum before it"
+            raise Failure(f"{layer.name}, {sub.kind}: it is added to {what}", mistake=mistake)
     raise Missing(f"{layer.name}, {sub.kind}: what becomes of its output is not known here")

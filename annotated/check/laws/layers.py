@@ -5,7 +5,7 @@ import math
 from functools import lru_cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotated.check.adapt import Code, Missing, takes
 from annotated.check.comparing import Failure, close, expect
@@ -115,7 +115,11 @@ def places_of_dropout(code: Code) -> str:
             rest = [layers[0].x - x for x in dropped if x.shape == layers[0].x.shape]
             alone = any(close(y[0], y[1]) and y.abs().max() > 0.1 for y in map(code.flip, rest))
             expect(not alone, f"{name}: dropout acts on the embeddings before the positions are added")
-            remarks.append(f"the {name}'s embeddings lose nothing to dropout")
+            ran, modules = {c.module for c in passed.trace.calls}, passed.model.module.named_modules()
+            idle = [n for n, m in modules if isinstance(m, nn.Dropout) and m not in ran]
+            told = f"the {name}'s embeddings lose nothing to dropout"
+            expect(not idle, told, f"{', '.join(idle[:2])} is never called")
+            remarks.append(told)
     return "; ".join(remarks)
 
 
@@ -132,6 +136,8 @@ def embeddings_of_the_model(code: Code) -> str:
                 factors[name] = factor
                 rest = x - table[tokens] * factor
                 expect(close(rest[0], rest[1], 1e-3), f"sentences get different positions in the {name}")
+                scale = scale_of_sinusoids(rest[0])
+                expect(0.99 < scale < 1.01, f"positions are multiplied by {scale:.3g} in the {name}")
     if not factors:
         raise Missing("what enters its layers is not a table's rows and positions")
     root = math.sqrt(SIZES["d_model"])
@@ -143,6 +149,20 @@ def embeddings_of_the_model(code: Code) -> str:
     factor = min(factors.values())
     told = f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
     return "" if abs(factor - root) < 0.01 else told
+
+
+def scale_of_sinusoids(positions: Tensor) -> float:
+    """Return what sines and cosines are multiplied by, in whichever order of columns; of others, 1."""
+    d = positions.size(1)
+    angles = torch.arange(len(positions))[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
+    for table in (
+        torch.stack([angles.sin(), angles.cos()], -1).flatten(1),
+        torch.cat([angles.sin(), angles.cos()], 1),
+    ):
+        scale = float((positions * table).sum() / table.square().sum())
+        if close(positions, table * scale, 1e-3):
+            return scale
+    return 1.0
 
 
 @law(*MODEL, "model: both ways", *WRONG, *MASKS, "model: residuals and")

@@ -52,6 +52,10 @@ def eval_is_deterministic(code: Code) -> str:
         expect(not lost, f"{', '.join(sorted(lost))} {says}")
     seen = "the same input gives two outputs in evaluation mode"
     expect(close(model(SRC, TGT), model(SRC, TGT)), seen)
+    padded = [F.pad(x, (0, 2), value=code.pad) for x in (SRC, TGT)]
+    given = [x.clone() for x in padded]
+    model(*given)
+    expect(all(map(torch.equal, given, padded)), "it writes into the tokens that it is given")
     if not takes(code["make_model"], "drop"):
         return "takes no dropout"
     model.train()
@@ -98,8 +102,20 @@ def causality(code: Code) -> None:
                     mixing = first_mixing(code, ran.calls, others.calls, t)
                     facts = {"seen": seen, "how": how, "uniform": uniform}
                     facts["mixes"] = type(mixing.module).__name__ if mixing else ""
+                    facts["joined"] = hides_what_both_hide(model)
                     facts["by_heads"] = mixing is not None and any(w in mixing for w in ran.weights)
                     raise Failure(f"the decoder sees the future{how}", example, **facts)
+
+
+def hides_what_both_hide(model: Model) -> bool:
+    """Tell whether the decoder hides what is later and padding, and shows what is only one of the two."""
+    T, padded = TGT.size(1), TGT.clone()
+    padded[0, -2:] = model.pad
+    with spied() as weights:
+        model(SRC, padded)
+    square = [w.view(-1, T, T) for w in weights if w.shape[-2:] == (T, T)]
+    both = torch.ones(T, T).triu(1).bool() & (padded == model.pad)
+    return any(torch.equal(w[0] < 1e-6, both) for w in square)
 
 
 def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> Call | None:
@@ -197,7 +213,7 @@ def memory_is_used(code: Code) -> None:
     expect(not close(before[0, 1:], other[0, 1:], 1e-6), "another target gives the same predictions")
 
 
-@law(*MODEL, "model: order of words", *WRONG, *MASKS)
+@law(*MODEL, "model: order of words", *WRONG, *MASKS, "model: memory")
 def order_of_words(code: Code) -> None:
     """The order of words counts, in the source and in the target: without positions it would not."""
     model = Model.of(

@@ -141,6 +141,12 @@ def is_unmasked(weights: list[Tensor], model: Model) -> bool:
     return see_later(weights) and not see_later(masked)
 
 
+def keys_of_cache(weights: list[Tensor]) -> int:
+    """Return how many keys the decoder's self-attention has in the last step with a cache, else 0."""
+    last = [w.size(-1) for w in weights[-4:] if w.size(-2) == 1 and w.size(-1) != SRC.size(1)]
+    return max(last, default=0)
+
+
 @law(LESSON, "greedy_decode", "greedy: likeliest token", *AFTER)
 def greedy_takes_the_likeliest(code: Code) -> None:
     """Greedy search takes the likeliest token at each step, with or without a cache."""
@@ -158,6 +164,7 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     if at is not None:
         facts: dict[str, Any] = {"got": got, "at": at, "token": got[at], "unmasked": unmasked}
         facts["seen"] = written(model, SRC, torch.tensor([[START, *wanted[:at]]]))[0]
+        facts["keys"], facts["read"] = keys_of_cache(weights), len(got)
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
         begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
         facts["starts"] = [t for t, text in begins if got[:3] == text or got[:4] == [t, *text]]
@@ -207,7 +214,7 @@ def of_batches(code: Code, model: Model, function: Any, **more: Any) -> str:
     return ""
 
 
-@law(LESSON, "beam_search", "beam: one is greedy", *AFTER)
+@law(LESSON, "beam_search", "beam: one is greedy", *AFTER, "greedy: l")
 def beam_of_one(code: Code) -> None:
     """A beam of one is greedy search."""
     function, model, one = code["beam_search"], searched(code), {"beam": 1, "alpha": 0.0}
@@ -225,14 +232,14 @@ def beam_of_one(code: Code) -> None:
     of_batches(code, model, function, **one)
 
 
-@law(LESSON, "beam_search", "beam: finds the best", *AFTER, "beam: one")
+@law(LESSON, "beam_search", "beam: finds the best", *AFTER, "greedy: l", "beam: one")
 def beam_against_the_tree(code: Code) -> None:
     """A beam finds the text of the largest sum of log-probabilities, over ((5 + length) / 6) ** alpha."""
     function, src = code["beam_search"], torch.tensor([[5, 6, 5]])
     model, found = build_model(code, src_vocab=7, tgt_vocab=7, N=1), Counter[tuple[int, float]]()
     kinds = [(width, 0.0) for width in (2, 3, 4, 16)]
     kinds += [(4, 4.0), (16, 4.0)] if takes_all(function, "alpha", "beam") else []
-    told, made, failed, example = set[str](), Counter[str](), 0, ""
+    told, made, failed, cached, example = set[str](), Counter[str](), 0, False, ""
     for seed in range(40):
         draw(model, seed)
         tree = Tree.of(lambda tgt: written(model, src.expand(len(tgt), -1), tgt), 7, 4, START, END)
@@ -248,7 +255,9 @@ def beam_against_the_tree(code: Code) -> None:
                 continue
             found[width, alpha] += 1
             told |= new
-            got = tuple(sentence(model, function, src, 4, end=END, beam=width, alpha=alpha))
+            with spied() as weights:
+                got = tuple(sentence(model, function, src, 4, end=END, beam=width, alpha=alpha))
+            cached |= bool(weights) and weights[-1].size(-2) == 1
             made.update(name for name, text in wrong.items() if text == got and got not in right)
             failed += got not in right
             if got not in right and not example:
@@ -256,7 +265,10 @@ def beam_against_the_tree(code: Code) -> None:
                 example = f"beam {width}, alpha {alpha:g}: {got}, and should be {wanted}"
         if len(told) == len(WRONG_RULES) and min(found[kind] for kind in kinds) > 1:
             break
-    most = {name for name, count in made.items() if count == max(made.values()) > 0.7 * failed}
-    expect(not example, "the beam finds something else", example, made=most)
+    enough = max(
+        0.7 * failed, 2.5 if cached else 0
+    )  # a cache in disorder may now and then look like anything
+    most = {name for name, count in made.items() if count == max(made.values()) > enough}
+    expect(not example, "the beam finds something else", example, made=most, cached=cached)
     if not found:
         raise Missing("no model was found whose best translation greedy search misses")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.adapt import Code, Missing, as_plain, call, first, takes
+from annotated.check.adapt import Code, Missing, as_plain, call, first, takes, takes_all
 from annotated.check.comparing import close, expect, numbers, rows_of
 from annotated.check.law import law
 
@@ -72,7 +72,7 @@ def loss_of(
 ) -> Tensor:
     part, given = code["label_smoothing"], {"log_probs": log_probs, "target": target}
     pad = code.pad if pad is None else pad
-    if inspect.isclass(part):
+    if inspect.isclass(part) or not takes_all(part, "log_probs", "target"):
         part = code.build("label_smoothing", vocab=log_probs.size(-1), pad=pad, smoothing=smoothing)
         return first(call(part, **given)).sum()
     return first(call(part, **given, smoothing=smoothing, pad=pad)).sum()
