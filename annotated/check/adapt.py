@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from annotated.check.comparing import expect
 from annotated.check.loading import load
 
 
@@ -51,8 +52,12 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
         what = getattr(function, "__name__", type(function).__name__)
         raise Missing(f"what is `{', '.join(unknown)}` of `{what}`? Say how to call it in an adapter")
     known = {name: values[key] for name, key in used.items()}
+    before = {key: x._version for key, x in values.items() if isinstance(x, Tensor)}
     in_order = [known.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in known]
-    return function(*in_order, **known)
+    result = function(*in_order, **known)
+    changed = [key for key, version in before.items() if values[key]._version != version]
+    expect(not changed, f"it writes into the {' and '.join(changed)} that it is given")
+    return result
 
 
 def match(

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -109,20 +110,24 @@ class TimeUp(BaseException):
 
 @contextmanager
 def guard(seconds: float) -> Iterator[None]:
-    """Raise TimeUp in code that computes for so long, or waits five times as long.
+    """Raise TimeUp in code that computes for so long, or waits five times as long without computing.
 
     Only the main thread of a Unix process can be interrupted. A loaded machine costs a computation nothing.
     """
+    computed = time.process_time()
 
-    def stop(*_: object) -> None:
-        raise TimeUp(f"still running after {seconds:g} seconds")
+    def stop(signum: int, _: object) -> None:
+        nonlocal computed
+        before, computed = computed, time.process_time()
+        if signum == signal.SIGPROF or computed - before < seconds / 100:
+            raise TimeUp(f"still running after {seconds:g} seconds")
 
     before = []
     if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
         computing, waiting = (signal.ITIMER_PROF, signal.SIGPROF), (signal.ITIMER_REAL, signal.SIGALRM)
         for (timer, signum), limit in ((computing, seconds), (waiting, 5 * seconds)):
             before.append((timer, signum, signal.signal(signum, stop)))
-            signal.setitimer(timer, limit)
+            signal.setitimer(timer, limit, limit)
     try:
         yield
     finally:

@@ -106,6 +106,11 @@ def find(tree: Tree, rules: Rules) -> Tokens:
     return text[: text.index(tree.end)] if tree.end in text else text
 
 
+def finds(tree: Tree, rules: Rules) -> set[Tokens]:
+    """Return what a mistake finds, in whatever taste."""
+    return {find(tree, replace(rules, **{taste: True})) for taste in ("long", "patience", "refill")}
+
+
 # Mistakes, by what they do to the rules of a beam of some width and alpha.
 WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
     "greedy": lambda k, a: Rules(1, a),

@@ -11,7 +11,7 @@ from tools.audit import clone_of, definitions
 REPOSITORY = "https://github.com/d2l-ai/d2l-en"
 COMMIT = "23d7a5aecceee57d1292c56e90cce307f183bb0a"
 
-d2l = SimpleNamespace(Module=nn.Module, zeros=torch.zeros, arange=torch.arange)
+d2l = SimpleNamespace(Module=nn.Module, zeros=torch.zeros, arange=torch.arange)  # what its parts need of it
 book = definitions((clone_of(__file__) / "d2l/torch.py").read_text("utf-8"), d2l=d2l)
 d2l.DotProductAttention = book["DotProductAttention"]
 

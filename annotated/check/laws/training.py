@@ -16,9 +16,8 @@ from annotated.check.law import law
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
 
 
-def batch_of(code: Code) -> tuple[Tensor, Tensor, Any]:
+def batch_of(code: Code, p: int) -> tuple[Tensor, Tensor, Any]:
     """Return source, target and a batch of the code under test: two sentences, the second with padding."""
-    p = code.pad
     src, tgt = torch.tensor([[3, 4, 5], [6, p, p]]), torch.tensor([[3, 7, 8, 9, 4], [3, 9, 4, p, p]])
     return src, tgt, call(code["batch"], src=src, tgt=tgt, pad=p)
 
@@ -34,7 +33,7 @@ def get(batch: Any, *names: str) -> Any:
 @law(BATCHES, "batch", "batch: shifted target")
 def shifted_target(code: Code) -> None:
     """The decoder reads all target tokens but the last, and is to predict all but the first."""
-    _, tgt, batch = batch_of(code)
+    _, tgt, batch = batch_of(code, code.pad)
     read, predict = get(batch, "tgt", "trg", "tgt_input"), get(batch, "tgt_y", "trg_y", "tgt_output")
     right = torch.equal(read, tgt[:, :-1]) and torch.equal(predict, tgt[:, 1:])
     rows = f"reads {read[0].tolist()}, predicts {predict[0].tolist()}, of {tgt[0].tolist()}"
@@ -46,22 +45,24 @@ def shifted_target(code: Code) -> None:
 @law(BATCHES, "batch", "batch: masks", "causal mask")
 def batch_masks(code: Code) -> None:
     """The source mask hides padding; the target mask hides padding and what follows."""
-    src, tgt, batch = batch_of(code)
+    for pad in {code.pad, 2} if takes(code["batch"], "pad") else {code.pad}:
+        src, tgt, batch = batch_of(code, pad)
+        mask, wanted = allowed(code, batch, "src_mask"), (src != pad)[:, None]
+        example = f"{mask.tolist()}, and should be {wanted.tolist()}, with padding {pad}"
+        facts = {"inverted": torch.equal(~mask, wanted), "zero": pad != 0 and bool(mask.all())}
+        expect(torch.equal(mask, wanted), "src_mask is wrong", example, **facts)
+        mask, causal = allowed(code, batch, "tgt_mask", "trg_mask"), torch.ones(4, 4).tril().bool()
+        mask = mask.expand(2, 4, 4) if mask.shape == (2, 1, 4) else mask
+        real = (tgt[:, :-1] != pad)[:, None]
+        right = any(torch.equal(mask, causal & x) for x in (real, real.mT, real & real.mT))
+        last, should = rows_of(mask[-1]), rows_of((causal & real)[-1])
+        example = f"{last} for the second sentence, whose last is padding {pad}; it should be {should}"
+        expect(right, "tgt_mask is wrong", example, got=mask.float(), real=real, causal=causal)
 
-    def allowed(*names: str) -> Tensor:
-        mask = get(batch, *names)
-        return ((mask.squeeze(1) if mask.dim() == 4 else mask) != 0) != code.true_hides
 
-    mask, wanted = allowed("src_mask"), (src != code.pad)[:, None]
-    example = f"{mask.tolist()}, and should be {wanted.tolist()}"
-    expect(torch.equal(mask, wanted), "src_mask is wrong", example, inverted=torch.equal(~mask, wanted))
-    mask, causal = allowed("tgt_mask", "trg_mask"), torch.ones(4, 4).tril().bool()
-    mask = mask.expand(2, 4, 4) if mask.shape == (2, 1, 4) else mask
-    real = (tgt[:, :-1] != code.pad)[:, None]
-    right = any(torch.equal(mask, causal & x) for x in (real, real.mT, real & real.mT))
-    last, should = rows_of(mask[-1]), rows_of((causal & real)[-1])
-    example = f"{last} for the second sentence, whose last is padding; it should be {should}"
-    expect(right, "tgt_mask is wrong", example, got=mask.float(), real=real, causal=causal)
+def allowed(code: Code, batch: Any, *names: str) -> Tensor:
+    mask = get(batch, *names)
+    return ((mask.squeeze(1) if mask.dim() == 4 else mask) != 0) != code.true_hides
 
 
 # ---- the loss (section 5.4)
@@ -91,10 +92,10 @@ def mass_of(code: Code, pad: int) -> str | None:
     target, V, e = torch.tensor([3]), 6, 0.4
     x = torch.randn(1, V).log_softmax(-1).requires_grad_()
     with torch.enable_grad():
-        before = x.detach().clone()
         loss = loss_of(code, x, target, e, pad)
         loss.backward()
-    expect(close(x, before), "the loss writes into the log-probabilities that it is given")
+        other = (0.5 * x.detach()).requires_grad_()
+        loss_of(code, other, target, e, pad).backward()
     grad = torch.zeros(V) if x.grad is None else x.grad[0]
     q = -grad
     if abs(grad.sum()) < 1e-4 and grad.abs().max() > 1e-3:  # it takes logits
@@ -105,7 +106,9 @@ def mass_of(code: Code, pad: int) -> str | None:
     others = q[[i for i in range(V) if i not in (3, pad)]]
     example = f"token 3 of 6 is right, padding is {pad}, smoothing 0.4: {numbers(q)}"
     seen = f"the right token gets {right:.3g}, and should get 0.6"
-    expect(abs(right - (1 - e)) < 1e-3, seen, example, right=right, others=others, e=e, total=total)
+    linear = other.grad is not None and close(x.grad, other.grad, 1e-3)  # as sums of q log p are
+    facts = {"right": right, "others": others, "e": e, "linear": linear}
+    expect(abs(right - (1 - e)) < 1e-3, seen, example, **facts)
     at_zero = pad != 0 and abs(float(q[0])) < 1e-3 < abs(on_padding)
     mistake = f"padding is {pad} here, and token 0 is treated as padding" if at_zero else ""
     seen = "the other tokens get different shares"
