@@ -216,8 +216,21 @@ class Code:
         function, d_k = self["attention"], query.size(-1)
         if inspect.isclass(function):
             function = self.build("attention", d_k=d_k, temperature=math.sqrt(d_k), dropout=0.0)
-        given = {"query": query, "key": key, "value": value}
-        return self.masked(function, 1, mask, torch.ones(1, 1, key.size(-2)), **given, **more)
+        given, all_seen = {"query": query, "key": key, "value": value}, torch.ones(1, 1, key.size(-2))
+        try:
+            return self.masked(function, 1, mask, all_seen, **given, **more)
+        except RuntimeError as error:
+            if "3D tensor" not in str(error) or query.dim() != 4:
+                raise
+        heads = query.shape[:2]  # it wants each head as a sentence of its own
+        folded = {name: x.flatten(0, 1) for name, x in given.items()}
+        mask = None if mask is None else mask.expand(*heads, -1, -1).flatten(0, 1)
+        result = self.masked(function, 1, mask, all_seen, **folded, **more)
+        many = isinstance(result, tuple | list)
+        parts = [
+            x.unflatten(0, heads) if isinstance(x, Tensor) else x for x in (result if many else [result])
+        ]
+        return tuple(parts) if many else parts[0]
 
     def attend(
         self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None

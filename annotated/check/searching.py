@@ -41,8 +41,7 @@ class Tree:
         taste: list[dict[str, Any]] = [{}, {"refill": True}, {"long": True}, {"patience": True}]
         taste += [{"forbidden": (0, 1, self.start)}, *({"refill": True, "wide": n} for n in (2, 99))]
         taste += [{"count": -1}, {"plain": True}] if alpha else []
-        trees = [replace(self, depth=self.depth - n) for n in (0, 1)]
-        return {find(tree, Rules(width, alpha, **x)) for x in taste for tree in trees}
+        return finds(self, *(Rules(width, alpha, **x) for x in taste))
 
 
 @dataclass
@@ -106,9 +105,9 @@ def find(tree: Tree, rules: Rules) -> Tokens:
     return text[: text.index(tree.end)] if tree.end in text else text
 
 
-def finds(tree: Tree, rules: Rules) -> set[Tokens]:
-    """Return what a mistake finds, in whatever taste."""
-    return {find(tree, replace(rules, **{taste: True})) for taste in ("long", "patience", "refill")}
+def finds(tree: Tree, *rules: "Rules") -> set[Tokens]:
+    """Return what searches with some rules find, whether max_len counts the start or not."""
+    return {find(replace(tree, depth=tree.depth - n), one) for one in rules for n in (0, 1)}
 
 
 # Mistakes, by what they do to the rules of a beam of some width and alpha.

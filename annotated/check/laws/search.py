@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any
 
@@ -260,9 +261,10 @@ def beam_against_the_tree(code: Code) -> None:
             cached |= bool(weights) and weights[-1].size(-2) == 1
             if example or got not in right:  # from now on, whatever explains all that is found
                 runs += 1
-                made.update(
-                    name for name, rules in WRONG_RULES.items() if got in finds(tree, rules(width, alpha))
-                )
+                for name, rules in WRONG_RULES.items():
+                    wrong_one = rules(width, alpha)
+                    tastes = [replace(wrong_one, **{x: True}) for x in ("long", "patience", "refill")]
+                    made[name] += got in finds(tree, wrong_one, *tastes)
             if got not in right and not example:
                 wanted = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
                 example = f"beam {width}, alpha {alpha:g}: {got}, and should be {wanted}"
