@@ -256,11 +256,11 @@ class Code:
         if mask is not None and parameters and not own:
             raise Missing("it takes no `mask`")
         try:
-            return self.call(function, dims, mask=mask, **given)
+            return self.call(function, dims, **given, mask=mask)
         except (TypeError, AttributeError):
             if mask is not None or not any(p.default is p.empty for p in own):
                 raise
-            return self.call(function, dims, mask=all_seen.bool(), **given)
+            return self.call(function, dims, **given, mask=all_seen.bool())
 
 
 def perturb(module: nn.Module, alpha: float) -> nn.Module:

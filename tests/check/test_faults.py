@@ -5,6 +5,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,9 +48,11 @@ def changed(folder: Path, file: str, *changes: list[str]) -> tuple[Path, list[La
     return path, [law for law in check.LAWS if reached(source, law.part) & changed_names(right, source)]
 
 
+@cache
 def definitions(source: str) -> dict[str, ast.stmt]:
     """Return the statements of a file by what they define, and those that define nothing by their text."""
-    return {getattr(node, "name", ast.unparse(node)): node for node in ast.parse(source).body}
+    nodes = ast.parse(source).body
+    return {node.name if hasattr(node, "name") else ast.unparse(node): node for node in nodes}
 
 
 def changed_names(right: str, source: str) -> set[str]:
@@ -57,6 +60,7 @@ def changed_names(right: str, source: str) -> set[str]:
     return {name for name, text in (texts[0].items() ^ texts[1].items())}
 
 
+@cache
 def reached(source: str, part: str) -> set[str]:
     """Return what is defined, directly or not, that a part of a file uses, and what defines nothing."""
     nodes = definitions(source)
@@ -64,6 +68,7 @@ def reached(source: str, part: str) -> set[str]:
     found, left = set[str](), [name for name in nodes if plain(name) in names or not name.isidentifier()]
     while left:
         found.add(name := left.pop())
+        left = [other for other in left if other != name]
         used = {x.id for x in ast.walk(nodes[name]) if isinstance(x, ast.Name)}
         left += (used & nodes.keys()) - found
     return found

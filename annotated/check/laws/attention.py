@@ -128,7 +128,8 @@ def multi_head_equation(code: Code) -> str:
         with torch.enable_grad():
             code.attend(module, *given.values()).square().sum().backward()
         unused = unreached(module)
-        mistake = "one of W^Q, W^K and W^V is never read, and another serves twice"
+        one = len({name.split()[1] for name in unused if name.startswith("part")}) == 1
+        mistake = "one of W^Q, W^K and W^V is never read, and another serves twice" if one else ""
         expect(not unused, f"no gradient reaches {', '.join(unused)}", mistake=mistake)
         raise Missing("its linear maps of query, key and value are not one nn.Linear each")
     own = {found[0].module for found in reads}
