@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,7 +97,7 @@ def causality(code: Code) -> None:
                 example = f"token {t} of the target changes the prediction at {leaks}"
                 if leaks:
                     mixing = first_mixing(code, ran.calls, others.calls, t)
-                    facts = {"seen": seen, "how": how, "uniform": uniform}
+                    facts: dict[str, Any] = {"seen": seen, "how": how, "uniform": uniform}
                     facts["mixes"] = type(mixing.module).__name__ if mixing else ""
                     facts["joined"] = hides_what_both_hide(model)
                     facts["by_heads"] = mixing is not None and any(w in mixing for w in ran.weights)

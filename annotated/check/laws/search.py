@@ -21,6 +21,7 @@ from annotated.check.tracing import spied
 
 SRC, END, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 2, 3, 22  # 22: where no end should come
 LESSON = "11_search_and_averaging"
+TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]  # of those who err, too
 AFTER = "model: ", "causal mask", "heads: ", "attention: ", "generator: "
 
 
@@ -263,7 +264,7 @@ def beam_against_the_tree(code: Code) -> None:
                 runs += 1
                 for name, rules in WRONG_RULES.items():
                     wrong_one = rules(width, alpha)
-                    tastes = [replace(wrong_one, **{x: True}) for x in ("long", "patience", "refill")]
+                    tastes = [replace(wrong_one, **x) for x in TASTES]
                     made[name] += got in finds(tree, wrong_one, *tastes)
             if got not in right and not example:
                 wanted = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
