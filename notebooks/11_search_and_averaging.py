@@ -525,7 +525,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 3. The tree of one search with a beam of three, with the six best continuations of each step. A
-# box holds a token and the log-probability of the whole hypothesis, and ▁ begins a word. At step 3 the
+# box holds a token and the log-probability of the whole hypothesis, and · continues a word. At step 3 the
 # comma is the likeliest token, and greedy decoding takes it. The winner is only second at that step. At
 # step 6 one of the three best hypotheses ends, so the fourth-best continuation is kept, too. The package's
 # search stops here, because no unfinished hypothesis can still become more probable than the winner.*
