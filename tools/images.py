@@ -33,5 +33,5 @@ def render(svg: str, least: int = 0) -> bytes:
 if __name__ == "__main__":
     vl_convert.register_font_directory(str(Path(get_data_path(), "fonts", "ttf")))
     for drawing in IMAGES.glob("*.svg"):
-        least = 1800 if drawing.stem.startswith("cat_") else 0
+        least = 0 if drawing.stem in ("card", "map") else 1800
         drawing.with_suffix(".png").write_bytes(render(drawing.read_text(encoding="utf-8"), least))
