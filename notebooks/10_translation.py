@@ -195,6 +195,31 @@ print(f"val: loss ≈{scored.loss:.2f} per token, so perplexity ≈{scored.perpl
 assert 0.2 < scored.loss < 0.9
 
 # %% [markdown]
+# The folder's `log.jsonl` has a line for every few updates. This is the *learning curve* of our run:
+
+# %% tags=["figure-learning", "scaffold"]
+import json
+
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+log = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+updates, losses = zip(*((each["step"], each["loss"]) for each in log if "loss" in each), strict=True)
+fig, ax = plt.subplots(figsize=(8, 3.6))
+ax.plot(updates, losses)
+ax.set(xlabel="update", ylabel="training loss per token", title="The loss falls fast, then slowly")
+plt.show()
+
+# %% [markdown]
+# *Figure 1. The training loss of one epoch, with label smoothing, which keeps it from reaching 0. A curve
+# that does not fall within the first few hundred updates is a reason to stop and look for the mistake.*
+
+# %% tags=["check"]
+assert losses[-1] < 0.5 * losses[0]
+
+# %% [markdown]
 # A perplexity of 2 would mean that the model is as unsure as if it had to choose between two equally likely
 # tokens ([08](08_training_recipe.ipynb)). Ours is lower, because this language is simple.
 #
@@ -279,7 +304,7 @@ assert hits == [6, 4, 2, 0]
 # ![Six of seven words, four of six pairs and two of five triples of the translation are also in the
 # reference](../images/bleu.svg)
 #
-# *Figure 1. What BLEU counts. Lines join equal words. Brackets show the pairs and triples that occur in both
+# *Figure 2. What BLEU counts. Lines join equal words. Brackets show the pairs and triples that occur in both
 # texts.*
 #
 # Six of the seven words are in the reference, and so are four of the six pairs. Longer n-grams reward the
@@ -423,6 +448,33 @@ assert 50 < compared.a.value < 90
 assert 2 < compared.a.high - compared.a.low < 12
 assert compared.difference.low > 10
 assert abs(compared.a.value - official.value) < 8
+
+# %% [markdown]
+# The next figure shows 200 such draws, each scored once for either system:
+
+# %% tags=["figure-bootstrap", "scaffold"]
+import random
+
+rng, drawn_scores = random.Random(0), {"our model": [], "right words, German order": []}
+for _ in range(200):
+    drawn = rng.choices(range(len(test)), k=len(test))
+    for texts, found in zip((final, in_order), drawn_scores.values(), strict=True):
+        found.append(bleu([texts[i] for i in drawn], [test.tgt[i] for i in drawn]).value)
+fig, ax = plt.subplots(figsize=(8, 3.4))
+for name, found in drawn_scores.items():
+    ax.hist(found, bins=20, alpha=0.75, label=name)
+ax.set(
+    xlabel="BLEU of 500 sentences drawn with replacement", ylabel="draws", title="The luck of the sentences"
+)
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# *Figure 3. The same two outputs, scored on 200 draws of the test sentences. The two heaps do not touch, so
+# no luck of the sentences explains the difference.*
+
+# %% tags=["check"]
+assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German order"])
 
 # %% [markdown]
 # Even with 500 sentences, the interval is several points wide. The last line compares two systems on the

@@ -737,6 +737,7 @@ inside = (probs.cumsum(dim=-1) - probs < 0.4)[:14]
 fig, ax = plt.subplots(figsize=(9, 3.8))
 places, colors = torch.arange(14), ["C0" if kept else "0.75" for kept in inside]
 ax.bar(places - 0.2, probs[:14], 0.4, color=colors, label="temperature 1")
+ax.bar(0, 0, color="0.75", label="cut off by top-p")
 ax.bar(places + 0.2, cold[:14], 0.4, color="C1", label="temperature 0.3")
 ax.set_xticks(places, [vocab[token] for token in tokens[:14]], rotation=45, ha="right")
 ax.set(ylabel="probability", title="The 14 likeliest words after “The old woman”")

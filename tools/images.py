@@ -25,7 +25,7 @@ def render(svg: str, least: int = 0) -> bytes:
     file = io.BytesIO()
     picture = Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=2))).convert("RGB")
     sheet = Image.new("RGB", (max(picture.width, least), picture.height), "white")
-    sheet.paste(picture)
+    sheet.paste(picture, ((sheet.width - picture.width) // 2, 0))
     sheet.quantize(64).save(file, "PNG", optimize=True)
     return file.getvalue()
 
