@@ -34,7 +34,7 @@ from pairs import find_sources, read_source
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 NUMBER = re.compile(r"^\*\*\w+ (\d+) ?[(（]", re.MULTILINE)  # of an exercise, in any language
 CELL_MAGIC = re.compile(r"\A%%.*")  # such as %%time
-LONGEST = 400  # characters of a verdict
+LONGEST = 1000  # characters of a verdict
 Grade = tuple[str, str, str, str]  # submission, notebook, exercise, verdict
 
 
