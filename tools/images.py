@@ -17,7 +17,7 @@ IMAGES = Path(__file__).resolve().parents[1] / "images"
 
 
 def render(svg: str, least: int = 0) -> bytes:
-    """Return an SVG as PNG in 64 colors, a tenth of the bytes without a visible difference.
+    """Return an SVG as PNG in 256 colors, a fraction of the bytes without a visible difference.
 
     A notebook stretches a picture to its own width. On a sheet of `least` pixels, the letters of a narrow one
     stay small.
@@ -26,7 +26,7 @@ def render(svg: str, least: int = 0) -> bytes:
     picture = Image.open(io.BytesIO(vl_convert.svg_to_png(svg, scale=2))).convert("RGB")
     sheet = Image.new("RGB", (max(picture.width, least), picture.height), "white")
     sheet.paste(picture, ((sheet.width - picture.width) // 2, 0))
-    sheet.quantize(64).save(file, "PNG", optimize=True)
+    sheet.quantize(256).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 
-from .signs import CELL, INK, PALE, PAPER, ROLES, ROW, SIGNS, SOFT, Sheet, printed
+from .signs import CELL, INK, MARK, PALE, PAPER, ROLES, ROW, SIGNS, SOFT, Sheet, printed
 
 START, END = "<s>", "</s>"
 Numbers = SimpleNamespace
@@ -54,7 +54,7 @@ def cat_whole(n: Numbers) -> Sheet:
     looks, across = n.weights_2[1].tolist(), n.across[1, 0].tolist()
     shares = [n.probabilities[0, n.number[word]].item() for word in likely]
     sheet = Sheet(
-        560,
+        606,
         "A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; "
         f"cat looks mostly at {most(n.words, looks)}. Its vectors are the memory. In the decoder, start "
         f"looks mostly at {most(n.words, across)} in the memory, and its vector becomes "
@@ -70,12 +70,14 @@ def cat_whole(n: Numbers) -> Sheet:
     sheet.fan(columns, 186, (columns[1], 256), looks, [0])
     sheet.chip(right, 50, START, strong=True)
     sheet.strip(right - CELL / 2, 72, n.y[0, 0].tolist())
-    sheet.arrow((right, 186), (right, 424))
-    sheet.fan(columns, 370, (right - CELL / 2, 424), across, [1])
-    sheet.strip(right - 2 * CELL, 426, n.states[0].tolist(), lying=True)
-    sheet.arrow((right, 458), (right, 484))
+    sheet.arrow((right, 186), (right, 470))
+    sheet.fan(columns, 370, (right - CELL / 2, 470), across, [1])
+    sheet.text(318, 230, "self-attention", SOFT)
+    sheet.text(60, 440, "cross-attention", SOFT, "start")
+    sheet.strip(right - 2 * CELL, 472, n.states[0].tolist(), lying=True)
+    sheet.arrow((right, 504), (right, 530))
     for line, (word, share) in enumerate(zip(likely, shares, strict=True)):
-        y = 504 + 36 * line
+        y = 550 + 36 * line
         sheet.chip(right - 100, y, word, strong=line == 0)
         sheet.bar(right - 62, y, share, 110, strong=line == 0)
         sheet.text(right + 56, y, printed(share), INK if line == 0 else SOFT, "start", bold=line == 0)
@@ -287,6 +289,7 @@ def cat_rows(n: Numbers) -> Sheet:
     sheet.text(276 + CELL, 374, "V", ROLES["value"], bold=True)
     sheet.text(409, 310, "=", bold=True)
     sheet.matrix(430, 268, output, "value", strong=1)
+    sheet.text(430 + CELL, 374, "output", SOFT)
     return sheet
 
 
@@ -347,6 +350,8 @@ def cat_residual(n: Numbers) -> Sheet:
     sheet.arrow((130, 250), (130, 314))
     sheet.text(142, 280, "(x − μ) / σ", SOFT, "start", bold=True)
     sheet.strip(18, 318, normed, lying=True)
+    sheet.arrow((248, 232), (302, 232))
+    sheet.arrow((248, 332), (302, 332))
     number_line(sheet, 238, added, mean, spread, f"μ = {printed(mean)},  σ = {printed(spread)}")
     number_line(sheet, 338, normed, 0.0, 1.0, "μ = 0,  σ = 1")
     return sheet
@@ -405,23 +410,29 @@ def cat_network(n: Numbers) -> Sheet:
 
 
 def cat_shift(n: Numbers) -> Sheet:
-    read, wanted, columns = n.german_read, [*n.german_read[1:], END], (80, 213, 347, 480)
+    read, wanted, columns = n.german_read, [*n.german_read[1:], END], (140, 260, 380, 500)
     sheet = Sheet(
-        212,
+        220,
         "The decoder reads start, eine, Katze, rennt, and at these four positions it is to predict eine, "
         "Katze, rennt, end: the same sentence, one token later.",
     )
-    for place in range(3):
-        low, high = columns[place], columns[place + 1]
-        way = f"M{low + 24},166 C{low + 90},120 {high - 80},96 {high - 22},50"
-        look = {"stroke": INK, "stroke_width": 2.4} if place == 0 else {"stroke": SOFT, "stroke_width": 1.4}
-        sheet.shape("path", d=way, fill="none", stroke_dasharray="6 5", **look)
+    sheet.text(44, 30, "reads", SOFT)
+    sheet.text(44, 188, "predicts", SOFT)
+    sheet.box(88, 92, 464, 36, "decoder")
+    (x, y), (to_x, to_y) = (columns[0], 188), (columns[1], 30)  # the same word, below and above
+    sheet.shape(
+        "path",
+        d=f"M{x},{y} L{to_x},{to_y}",
+        fill="none",
+        stroke=MARK,
+        stroke_width=30,
+        stroke_linecap="round",
+    )
     for place, x in enumerate(columns):
-        sheet.arrow((x, 54), (x, 90), color=SOFT)
-        sheet.arrow((x, 130), (x, 162), color=SOFT)
-        sheet.chip(x, 36, read[place])
-        sheet.chip(x, 180, wanted[place], strong=True)
-    sheet.box(20, 92, 520, 36, "decoder")
+        sheet.arrow((x, 48), (x, 88), color=SOFT)
+        sheet.arrow((x, 130), (x, 170), color=SOFT)
+        sheet.chip(x, 30, read[place], strong=place == 1)
+        sheet.chip(x, 188, wanted[place], strong=place == 0)
     return sheet
 
 
