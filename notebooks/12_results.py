@@ -264,7 +264,7 @@ assert abs(shown(0.6, 0.0, 6) - 0.025) < 0.005  # no difference: one false alarm
 # model. With models like ours, such a table could not prove a difference of one point.
 #
 # **Remember:** a score depends on the luck of the sentences and on the luck of the seed. Report both, and
-# decide on the number of seeds before you train. Three runs are enough for a mean, and too few for its
+# decide on the number of seeds before you train. Three runs give a mean, but hardly say how far single runs
 # spread.
 
 # %% [markdown]
@@ -411,10 +411,9 @@ assert correlation < -0.95
 # in that no luck explains it, and still be too small for anyone to see.
 #
 # None of the learned measures can be run in this notebook, because their models are too large to come with
-# it. What can be run is a second measure that counts characters instead of words, chrF, and it is worth a
-# look: two measures that disagree are a reason to read the translations. In this series BLEU is usually
-# enough, because the systems are similar and we count all scores in the same way. For a decision about a
-# product, read translations, use a learned measure beside BLEU, and have people judge the two best systems.
+# it. In this series BLEU is usually enough, because the systems are similar and we count all scores in the
+# same way. For a decision about a product, read translations, use a learned measure beside BLEU, and have
+# people judge the two best systems.
 
 # %% [markdown]
 # ## How we report our own score
@@ -450,10 +449,10 @@ assert ours.low < 41.02 < ours.high
 # > search.
 #
 # This is longer and less impressive, but a reader can judge it. Their score is far inside our interval. The
-# two models were not trained in the same way, and a different seed would give a different score. With the
-# spread of the runs above, the best of three equally good trainings is expected to lie about 0.55 above their
-# mean. That is more than our lead. *What did each look change, and how much is a look
-# worth? [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
+# two models were not trained in the same way, and a different seed would give a different score. The best of
+# three equally good trainings is expected to lie about 0.5 to 0.7 above their mean, as far as so few runs can
+# tell. That is more than our lead. *What did each look change, and how much is a look worth? [How honest is a
+# test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #

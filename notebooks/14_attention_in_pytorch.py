@@ -8,12 +8,12 @@
 # [15_going_fast](15_going_fast.ipynb) · You can read this lesson right after
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *30 minutes to read, half a minute to run.*
+# *38 minutes to read, half a minute to run.*
 #
 # - **Before:** you have written attention ([02](02_attention.ipynb)), heads
 #   ([03](03_multi_head_attention.ipynb)) and the whole model ([06](06_the_full_model.ipynb)).
 # - **After:** you can choose among `scaled_dot_product_attention`, FlexAttention, `nn.MultiheadAttention` and
-#   `nn.Transformer`, and you know a test that catches the wrong mask in each of them.
+#   `nn.Transformer`, and you know tests that catch the commonest wrong masks.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). The statements about PyTorch are about
 # version 2.13 and were run on a processor, not on a GPU, unless the text says otherwise. A number after `≈`
@@ -94,8 +94,8 @@ assert torch.equal(attention(q, k, v, mask)[0][0, 0, 2], row)
 
 # %% [markdown]
 # They do not agree, because dropout is applied whenever you ask for it. So a layer that uses the function has
-# to write `dropout_p=self.dropout if self.training else 0.0`. When this is forgotten, nothing crashes; the
-# model is only worse in use than it was in validation.
+# to write `dropout_p=self.dropout if self.training else 0.0`. When this is forgotten, nothing crashes.
+# Validation and use are both worse than they should be, and the same sentence gives another answer each time.
 #
 # **Remember:** `F.scaled_dot_product_attention` is equation 1. `True` means "may look", the weights are not
 # returned, and dropout is your responsibility.
@@ -111,7 +111,7 @@ assert torch.equal(attention(q, k, v, mask)[0][0, 0, 2], row)
 #
 # The context manager `sdpa_kernel` allows only the backends that you name. With its help we can ask each of
 # them the same question. The folded function `largest_tensor` asks PyTorch's profiler for the most memory
-# that any single operation took.
+# that any kind of operation took.
 
 # %% tags=["scaffold"]
 import os
@@ -164,8 +164,8 @@ except RuntimeError as error:
     print("RuntimeError:", str(error).partition(".")[0])
 
 # %% [markdown]
-# **Remember:** backends differ in memory and speed, not in the result. `sdpa_kernel` tells you which one
-# works.
+# **Remember:** backends differ in memory and speed, and in the result only by rounding. `sdpa_kernel` tells
+# you which one works.
 
 # %% [markdown]
 # ## A trap: is_causal with a cache
@@ -227,7 +227,7 @@ plt.show()
 # "cat" only. Below, each new token sees itself and everything before it.*
 #
 # The test that finds this mistake needs no training: decode one token with the cache, compute the whole
-# sentence without it, and compare the last row. Our own cache is held by exactly that test.
+# sentence without it, and compare the last row. Exactly this test guards our own cache.
 #
 # **Remember:** `is_causal=True` is for as many queries as keys. With a cache, use `causal_lower_right`, or no
 # mask at all if there is only one query.
@@ -399,25 +399,35 @@ _ = torch.manual_seed(0)
 heads = nn.MultiheadAttention(64, num_heads=4, batch_first=True).eval()
 x = torch.randn(2, 5, 64)
 padding = torch.tensor([[True] * 5, [False] * 5])  # True: hidden
-for needed in (True, False):
-    output, seen = heads(x, x, x, key_padding_mask=padding, need_weights=needed)
-    print(f"need_weights={needed!s:5} first number: {output[0, 0, 0].item():.1f}  weights:", end=" ")
-    print("none" if seen is None else tuple(seen.shape))
+for gradients in (True, False):
+    with torch.set_grad_enabled(gradients):
+        for needed in (True, False):
+            output, seen = heads(x, x, x, key_padding_mask=padding, need_weights=needed)
+            shape = "none" if seen is None else tuple(seen.shape)
+            print(f"gradients {gradients!s:5}  need_weights={needed!s:5}", end="  ")
+            print(f"first number: {output[0, 0, 0].item():.1f}  weights: {shape}")
 
 # %% tags=["check"]
 assert heads(x, x, x, key_padding_mask=padding)[0][0].isnan().all()
-assert not heads(x, x, x, key_padding_mask=padding, need_weights=False)[0].isnan().any()
+empty = heads(x, x, x, key_padding_mask=padding, need_weights=False)[0][0, 0]
+torch.testing.assert_close(empty, heads.out_proj.bias)
+with torch.no_grad():
+    assert heads(x, x, x, key_padding_mask=padding, need_weights=False)[0][0].isnan().all()
 each = heads(x, x, x, average_attn_weights=False)[1]
 assert each.shape == (2, 4, 5, 5)
 torch.testing.assert_close(heads(x, x, x)[1], each.mean(dim=1))
 
 # %% [markdown]
 # It does. When the weights are wanted, the module takes a path of its own and returns NaN for the empty
-# sentence; otherwise it calls `scaled_dot_product_attention`, which gives zeros. Note the shape of the
-# weights, too: they are the *mean* over the four heads. To see each head, pass `average_attn_weights=False`.
+# sentence. Otherwise it calls `scaled_dot_product_attention`, whose zeros leave only the bias of $W^O$, here
+# 0. And in `eval()` without gradients it takes a third path, which returns NaN again: an empty sentence is
+# harmless in training and harmful in use. Keep such sentences out of your batches.
 #
-# **Remember:** in the masks of `nn.MultiheadAttention`, `True` means hidden. Pass `need_weights=False` unless
-# you look at them.
+# Note the shape of the weights, too: they are the *mean* over the four heads. To see each head, pass
+# `average_attn_weights=False`.
+#
+# **Remember:** in the masks of `nn.MultiheadAttention`, `True` means hidden, and a sentence of padding alone
+# may give NaN.
 
 # %% [markdown]
 # ## nn.Transformer
@@ -574,9 +584,10 @@ assert once > 0.02
 # ## Is it the paper's model?
 #
 # Almost. The encoder and the decoder each end in one more layer norm. And one number, `dropout`, sets the
-# rate in three places. The paper names dropout on the output of each sub-layer (section 5.4). Dropout on the
-# attention weights and inside the feed-forward network is not in its text, though both are in the authors'
-# own library: tensor2tensor's `transformer_base_v2` sets them to 0.1.
+# rate in three places. The paper names dropout on the output of each sub-layer, and on the sums of embeddings
+# and positions (section 5.4). Dropout on the attention weights and inside the feed-forward network is not in
+# its text. The authors' library has both, but its first set for the base model (`transformer_base_v1`, with
+# the paper's warm-up of 4,000) leaves them at 0; the next one, which is pre-norm, sets them to 0.1.
 #
 # Is everything else the same as ours? We copy the weights and compare. PyTorch keeps $W^Q$, $W^K$ and $W^V$
 # of all heads in one matrix, `in_proj_weight`; the other weights differ only in their names. The package's

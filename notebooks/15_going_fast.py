@@ -7,7 +7,7 @@
 # Previous: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) · Next:
 # [16_another_task](16_another_task.ipynb)
 #
-# *26 minutes to read, half a minute to run.*
+# *40 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search_and_averaging.ipynb)).
@@ -237,12 +237,13 @@ plt.show()
 # %% [markdown]
 # *Figure 1. The roofline of one core. Memory is the limit on the slope, and arithmetic is the limit under the
 # flat roof. The slope comes from copying a matrix, and the roof from a square product of 1,024 rows; the dots
-# are other products. A dot can lie a little above the line, because no single measurement is the best that a
-# core can do.*
+# are other products. No dot should lie above the line, apart from the luck of measuring. A dot far below it
+# means that the program uses neither memory nor arithmetic fully: the library's products are not at their
+# best with 4 to 64 rows.*
 #
 # The product of 64 rows takes much less than 64 times as long, because all rows share the fetching of the
-# matrix. It still takes longer than the product of one row, because 64 rows lie under the flat roof, where
-# arithmetic is the limit.
+# matrix. It still takes longer than the product of one row, because 64 rows are past the ridge: fetching is
+# no longer what limits them.
 #
 # A picture like Figure 1 is called a **roofline**. On the slope, a call is *memory-bound*: it waits for
 # bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two
@@ -532,8 +533,8 @@ assert rough == sorted(rough)
 # Our cell rounds only the weights, which is what pays when one row at a time is decoded: the weights are what
 # has to be fetched. To *multiply* in 8 bits, the other factor has to be rounded, too, and its numbers are
 # less well behaved. In large language models, a few entries of the activations are many times larger than the
-# rest (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing. This is why
-# 8-bit *floating-point* formats exist. `float8_e4m3fn` has four bits for the exponent and three for the
+# rest (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing. This is one
+# reason for 8-bit *floating-point* formats. `float8_e4m3fn` has four bits for the exponent and three for the
 # digits, so its steps are fine near zero and coarse far from it:
 
 # %%

@@ -7,7 +7,7 @@
 # Previous: [16_another_task](16_another_task.ipynb) · Next:
 # [18_many_users_many_machines](18_many_users_many_machines.ipynb)
 #
-# *33 minutes to read, about a minute to run.*
+# *50 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model ([00](00_start_here.ipynb)) and how it is trained
 #   ([08](08_training_recipe.ipynb), [09](09_first_example.ipynb)).
@@ -202,7 +202,7 @@ class LanguageModel(nn.Module):
 
 
 # %% [markdown]
-# **Remember:** a language model is the paper's decoder without its cross-attention.
+# **Remember:** a *decoder-only* language model is the paper's decoder without its cross-attention.
 
 # %% [markdown]
 # ## Training on text
@@ -328,8 +328,8 @@ assert (RMSNorm(64)(x + 3) - RMSNorm(64)(x)).abs().max() > 1
 assert abs(losses["+ RMSNorm"] - losses["2017"]) < 0.25
 
 # %% [markdown]
-# We have only one run of each model, and the two losses are about the same. (At the end of the lesson's parts
-# we race all of them properly.)
+# We have only one run of each model, and the two losses are about the same. (After the last part, we race
+# them all properly.)
 #
 # **Remember:** RMSNorm is a layer norm without the mean and the bias. It computes less, and here it works
 # just as well.
@@ -589,8 +589,8 @@ assert losses["+ SwiGLU"] < losses["2017"]
 # seed, judged on the validation sentences; then four *other* seeds with the best rate, judged on the test
 # sentences. Two more contestants take part. The first is **Muon**, an optimizer of 2024 that
 # [19](19_a_model_of_today.ipynb) explains. The second is no network at all. It counts triples of words and
-# falls back on pairs where a triple is rare, by the method of *Kneser and Ney*, which was the standard before
-# neural language models.
+# mixes them with pairs and single words, the more the rarer the triple is. The method is that of Kneser and
+# Ney (1995), the standard before neural language models.
 #
 # **Before you run this:** will the network with the parts of 2017 beat the counts of triples? And which
 # brings more, all four new parts or the new optimizer?
@@ -638,17 +638,22 @@ plt.show()
 # %% tags=["check"]
 assert all(len(tested) == 4 for tested in runs.values())
 assert max(runs["+ rotary"]) < min(runs["+ RMSNorm"])
-assert mean(runs["+ SwiGLU"]) > mean(runs["+ grouped queries"])
+assert min(runs["+ SwiGLU"]) > max(runs["+ grouped queries"])
+assert max(runs["+ grouped queries"]) < min(runs["+ rotary"])
+tuned = {name: min(run["val"] for run in race["contestants"][name] if run["seed"] == 0) for name in runs}
+assert tuned["+ SwiGLU"] < tuned["+ grouped queries"]
 assert max(runs["2017, Muon"]) < min(runs["+ SwiGLU"])
 assert max(runs["2017, Muon"]) < min(min(tested) for name, tested in runs.items() if "Muon" not in name)
 assert min(runs["2017"]) < race["trigrams"]["test"] < max(runs["2017"])
 
 # %% [markdown]
-# With 300 updates, the model of 2017 is hardly better than counting triples, and one of its four seeds is
-# worse. RMSNorm changes nothing that we can see. Rotary positions help: their worst seed beats the best one
-# before. SwiGLU, which was the last step down in our list, is a step *up* here, in all four seeds. The
-# optimizer brings more than all parts together: with Muon, the model of 2017 beats every model that was
-# trained with AdamW.
+# With 300 updates, the model of 2017 is hardly better than counting triples. One of its four seeds is far
+# worse, because its best rate lies next to rates at which it fails. RMSNorm changes nothing that we can see.
+# Rotary positions help: their worst seed beats the best one before. By the same measure grouped queries help,
+# too, though they were made to save memory. We did not expect that, we have no explanation, and we did not
+# see it in translation. SwiGLU, which was the last gain in our list, makes the loss *higher* in these four
+# seeds, and lower in the seed on which the rates were tuned; so the question is open. The optimizer brings
+# more than all parts together: with Muon, the model of 2017 beats every model that was trained with AdamW.
 #
 # Do not conclude that SwiGLU is useless. These are tiny models and very short trainings on artificial text,
 # and the parts were made for the opposite. Conclude that a list of single runs tells you what you would like
@@ -767,8 +772,9 @@ plt.show()
 # ## What you can now say
 #
 # - A language model is one stack of causal layers that learns to predict the next token at every position.
-# - Four parts have changed since 2017: RMSNorm drops the mean, rotary positions turn queries and keys,
-#   grouped queries shrink the cache, and SwiGLU adds a gate to the feed-forward network.
+# - Besides the place of the norm, four parts have changed since 2017: RMSNorm drops the mean, rotary
+#   positions turn queries and keys, grouped queries shrink the cache, and SwiGLU adds a gate to the
+#   feed-forward network.
 # - To write, the model keeps keys and values in a cache, reads one token per step, and samples from the
 #   likely tokens.
 #

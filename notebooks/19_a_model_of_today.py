@@ -1,17 +1,17 @@
 # %% [markdown]
 # # 19 · A model of today
 #
-# **You write a Llama in sixty lines, under the names that open models use, and you learn to say what each
-# line of a newer model does.**
+# **You write a Llama in sixty lines, under the names that open models use, and you learn to say what nearly
+# every line of a newer model does.**
 #
 # Previous: [18_many_users_many_machines](18_many_users_many_machines.ipynb) · You can read this lesson right
 # after [17_since_2017](17_since_2017.ipynb)
 #
-# *30 minutes to read, seconds to run.*
+# *38 minutes to read, seconds to run.*
 #
 # - **Before:** you know RMSNorm, rotary positions, grouped queries and SwiGLU ([17](17_since_2017.ipynb)) and
 #   PyTorch's attention ([14](14_attention_in_pytorch.ipynb)).
-# - **After:** you can open the code of a current open model and name every line: what it is, what it
+# - **After:** you can open the code of most open models and name nearly every line: what it is, what it
 #   replaced, and which problem it solves.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Nothing is trained here. What is said
@@ -167,9 +167,9 @@ if find_spec("transformers"):
         torch.testing.assert_close(theirs(tokens).logits, llama(tokens), atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# They agree. So these sixty lines are the model of Llama 1 to 3, apart from its sizes and its rotary base.
-# Put the sizes of Llama 3 8B (Grattafiori et al., 2024) into it, on the device `meta`, where a tensor has a
-# shape and no content:
+# They agree. So these sixty lines are the model of Llama 1 to 3.0, apart from its sizes, its rotary base and
+# its norms' epsilon. Llama 3.1 also squeezes slow pairs, as below. Put the sizes of Llama 3 8B (Grattafiori
+# et al., 2024) into it, on the device `meta`, where a tensor has a shape and no content:
 #
 # **Before you run this:** which has more weights, attention or the networks?
 
@@ -195,12 +195,12 @@ assert count["network"] > 4 * count["attention"]
 # ## Longer texts: the base
 #
 # Each pair of a rotary head turns at its own speed, $\text{base}^{-2i/d_k}$ per position. The slowest pair
-# decides how far positions can be told apart before it has turned once around. With the base 10,000 of the
-# paper's sines and $d_k = 128$, that is after 54,410 positions.
+# turns once around in 54,410 positions (base 10,000, $d_k = 128$). Up to there, it alone could tell all
+# distances apart.
 #
-# But telling apart is not all. The score of a query and a key should not depend too much on where they are
-# when they are *far* apart. Figure 1 shows the mean score of a query with a copy of itself, as a function of
-# the distance.
+# But distances must not only be told apart. When a query and a key are *far* from each other, their score
+# should not depend much on the exact distance. Figure 1 shows the mean score of a query with a copy of
+# itself, as a function of the distance.
 
 # %% tags=["figure-rotary-score", "scaffold"]
 import matplotlib.pyplot as plt
@@ -242,7 +242,8 @@ torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
 # trained on 4,096 positions and is to read 16,384, divide all positions by four (*position interpolation*;
 # Chen et al., 2023). This blurs neighbors, which the fast pairs have to tell apart. **YaRN** (Peng et al.,
 # 2023) therefore leaves the fast pairs alone and squeezes only the slow ones, whose full turn is longer than
-# what the model was trained on.
+# what the model was trained on (with a gradual transition, and slightly sharper scores). Both need a short
+# further training.
 #
 # **Remember:** the slow pairs carry long distances. A larger base or squeezed positions make them slower.
 
@@ -253,8 +254,8 @@ torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
 # Figure 2). The cache of such a layer never grows beyond $w$. Does the model become blind to everything
 # older? No: the token that it looks at has itself looked at the $w$ tokens before.
 #
-# **Before you run this:** four layers have a window of 5, counting the token itself. How far back can the
-# last token be influenced?
+# **Before you run this:** four layers have a window of 5, counting the token itself. From how far back can
+# the last token be influenced?
 
 
 # %%
@@ -277,20 +278,21 @@ for layers in (1, 2, 4):
 assert [reach(n, 5) for n in (1, 2, 4)] == [4, 8, 16]
 
 # %% [markdown]
-# Each layer adds $w - 1$. Still, what has to pass through many hands arrives weakened. So models mix: in the
-# code of Gemma 3, five layers with a window are followed by one that reads everything, and gpt-oss alternates
-# a window of 128 with full attention. The full layers keep the long memory, and the windowed ones cost
-# little.
+# Each layer adds $w - 1$. But what comes from far away has to pass through several layers. So models mix: in
+# the code of Gemma 3, five layers with a window are followed by one that reads everything, and gpt-oss
+# alternates a window of 128 with full attention. The full layers keep the long memory, and the windowed ones
+# cost little.
 #
 # **Remember:** a window bounds the cache; stacked windows still reach far, and a few full layers do the rest.
 
 # %% [markdown]
 # ## Scores that stay small: QK-norm
 #
-# The paper divides by $\sqrt{d_k}$ because long vectors have large products. In training, the vectors
-# themselves can grow, too. Then the softmax saturates after all ([02](02_attention.ipynb)), and large models
-# have been seen to become unstable in this way. **QK-norm** (Henry et al., 2020) takes the length out: each
-# query and each key passes through an RMSNorm of its own, over its $d_k$ entries, before it is turned.
+# The paper divides by $\sqrt{d_k}$ because vectors with many entries have large products. In training, the
+# entries themselves can grow, too. Then the softmax saturates after all ([02](02_attention.ipynb)), and large
+# models have been seen to become unstable in this way. **QK-norm** takes the length out. Henry et al. (2020)
+# divided each query and key by it, and learned one scale in the place of $1/\sqrt{d_k}$. Today, each query
+# and each key passes through an RMSNorm of its own, over its $d_k$ entries, before it is turned.
 #
 # **Before you run this:** we multiply $W^Q$ and $W^K$ by 5, as a training run gone astray might. What share
 # does the most attended token get, without and with the norm?
@@ -310,15 +312,16 @@ normed = [F.rms_norm(scale * x @ w_q, (32,)) for scale in (1, 5)]
 torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
 
 # %% [markdown]
-# With the norm, nothing changes. Its learned gain says how sharp the attention is, and a gain grows slowly.
-# Qwen 3 and Gemma 3 normalize each head; OLMo 2 normalizes all heads together.
+# With the norm, nothing changes: the scale of $W^Q$ and $W^K$ no longer matters. Scores are at most
+# $\sqrt{d_k}$ times the gains of the two norms, so only these learned gains say how sharp attention may
+# become. Qwen 3 and Gemma 3 normalize each head; OLMo 2 normalizes all heads together.
 #
 # OLMo 2 and Gemma 3 also moved the *other* norm. OLMo 2 computes `x + Norm(Sublayer(x))`: neither the paper's
-# post-norm, `Norm(x + Sublayer(x))`, nor pre-norm. Gemma 3 has a norm on both sides of each sub-layer. The
-# stream itself stays free of norms in all of these ([06](06_the_full_model.ipynb) tells why).
+# post-norm, `Norm(x + Sublayer(x))`, nor pre-norm. Gemma 3 has a norm on both sides of each sub-layer. As in
+# pre-norm, the stream itself stays free of norms in both ([06](06_the_full_model.ipynb) explains why).
 #
-# **Remember:** QK-norm divides queries and keys by their lengths, so that weights cannot saturate the
-# softmax.
+# **Remember:** QK-norm bounds the scores. The sizes of $W^Q$ and $W^K$ can no longer drive them up; only the
+# gains can.
 
 # %% [markdown]
 # ## A cache of latents: MLA
@@ -327,11 +330,14 @@ torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
 # else: **multi-head latent attention** stores one short vector $c$ for each token, and computes all keys and
 # values from it.
 #
-# $$c = x W^{down}, \quad k_i = c\, W^{K}_i, \quad v_i = c\, W^{V}_i$$
+# $$c_j = x_j W^{down}, \quad k_{j} = c_j W^{K}, \quad v_{j} = c_j W^{V}$$
 #
-# That would be slow if the keys of all old tokens had to be recomputed in each step. They need not be. A
-# score is $q_i \cdot k_i = (x W^Q_i)(c\, W^K_i)^\top = (x W^Q_i W^{K\top}_i)\, c^\top$. So the query can be
-# mapped to the size of $c$ once, and compared with the stored vectors directly:
+# with matrices $W^K$ and $W^V$ for each head. That would be slow if the keys of all old tokens had to be
+# recomputed in each step. They need not be. (The library `transformers` does it; fast servers do not.) The
+# score of token $t$ for token $j$ is $q_t \cdot k_j = (x_t W^Q)(c_j W^K)^\top = (x_t W^Q W^{K\top})\,
+# c_j^\top$. So the query can be mapped to the size of $c$ once, and compared with the stored vectors
+# directly. The values work in the same way: the weights average the latents, and $W^V$ is applied once, to
+# the mean.
 
 # %%
 _ = torch.manual_seed(0)
@@ -348,7 +354,7 @@ print("same scores:", torch.allclose(unfolded, absorbed, rtol=1e-3, atol=1e-2))
 torch.testing.assert_close(unfolded.double(), absorbed.double(), rtol=1e-3, atol=1e-2)
 
 # %% [markdown]
-# There is one obstacle: rotary positions. A turned key is $R_n k_i$, and the rotation stands between $W^Q$
+# There is one obstacle: rotary positions. A turned key is $k_j R_j$, and the rotations stand between $W^Q$
 # and $W^K$, so the two can no longer be multiplied in advance. The way out is to give each key two parts: one
 # from the latent without positions, and a small one with rotary positions that all heads share. In the code
 # of DeepSeek-V3 the latent has 512 numbers and the shared part 64:
@@ -371,9 +377,11 @@ assert (full, grouped, latent) == (32_768, 2_048, 576)
 #
 # Seven tenths of our Llama's weights are in its networks, and every token uses all of them. A **mixture of
 # experts** has many networks and a *router*, a linear map with a score for each of them. A token goes through
-# the few experts with the highest scores, and their outputs are added, weighted by the scores. So the model
-# knows more, in the sense of having more weights, at the same cost per token. (The idea is older than the
-# paper, whose Table 2 has a system of that name by Shazeer et al., 2017.)
+# the few experts with the highest scores, and their outputs are added, weighted by the scores. So, if the
+# chosen experts are together as wide as the one network was, the model has many more weights for the same
+# *arithmetic* per token. Memory has to hold all of them, and a batch needs many tokens before each fetched
+# expert serves several rows. (The idea is older than the paper, whose Table 2 has a system of that name by
+# Shazeer et al., 2017.)
 
 
 # %%
@@ -401,12 +409,14 @@ class Experts(nn.Module):
 
 # %% [markdown]
 # The difficulty is *balance*. If the router prefers some experts early in training, these learn more, are
-# preferred even more, and the others are wasted. Earlier models added a term to the loss that punishes
-# imbalance. DeepSeek-V3 does it without one: a number is added to each expert's score *for the choice only*.
-# After each batch, it is lowered for experts with too many tokens and raised for those with too few.
+# preferred even more, and the others are wasted. Many models add a term to the loss that punishes imbalance.
+# DeepSeek-V3 needs next to none of it (a very small one remains): a number is added to each expert's score
+# *for the choice only*. After each batch, it is lowered for experts with too many tokens and raised for those
+# with too few.
 #
 # **Before you run this:** our router is skewed from the start. How many of 1,000 tokens does the busiest
-# expert get before and after 100 such corrections? Two of eight experts each would be 250.
+# expert get before and after 100 such corrections? If the two experts of each token were spread evenly, every
+# expert would get 250.
 
 # %%
 _ = torch.manual_seed(0)
@@ -436,8 +446,8 @@ with torch.no_grad():
     torch.testing.assert_close(one(batch), one.experts[0](batch))  # a single expert is an ordinary network
 
 # %% [markdown]
-# In the code of DeepSeek-V3 there are 256 such experts in a layer, of which a token uses 8, and one more that
-# every token uses. Gpt-oss has 128 and uses 4.
+# In the code of DeepSeek-V3 there are 256 such experts in every layer but the first three, of which a token
+# uses 8, and one more that every token uses. The larger gpt-oss has 128 and uses 4.
 #
 # **Remember:** a mixture of experts has many networks and uses few for each token. The router has to be kept
 # balanced.
@@ -447,9 +457,10 @@ with torch.no_grad():
 #
 # Adam treats each weight by itself. But the weights of a layer form a matrix, and a matrix stretches some
 # directions more than others. In an update, a few directions are usually much stronger than all the rest.
-# **Muon** (Jordan et al., 2024; `torch.optim.Muon`) makes all directions of an update equally strong: it
-# replaces the matrix by the nearest *orthogonal* one. For a matrix $G = U S V^\top$ this is $U V^\top$, and
-# it can be approached without the decomposition, by a few products:
+# **Muon** (Jordan et al., 2024; `torch.optim.Muon`) makes all directions of an update equally strong. It
+# keeps a running mean of the gradients, as Adam does, and replaces that matrix by the nearest *orthogonal*
+# one. For a matrix $G = U S V^\top$ this is $U V^\top$, and it can be approached without the decomposition,
+# by a few products (the Newton–Schulz iteration):
 
 
 # %%
@@ -477,40 +488,48 @@ assert before.max() > 20 * before.min()
 
 # %% [markdown]
 # The singular values need not become exactly 1; it is enough that none is left behind. Muon is used for the
-# matrices inside the layers, and Adam for the rest. What does it bring? We raced it against AdamW on the
-# language model of [17](17_since_2017.ipynb), which shows the result.
+# matrices inside the layers, and Adam for the rest. What does it bring? We raced it against AdamW;
+# [17](17_since_2017.ipynb) shows the result.
 #
 # **Remember:** Muon makes every direction of a matrix's update equally strong.
 
 # %% [markdown]
-# ## Reading a model card
+# ## Reading a model's code
 #
 # | in the code | what it is | replaced |
 # |---|---|---|
-# | `input_layernorm` | RMSNorm *before* a sub-layer ([06](06_the_full_model.ipynb)) | layer norm after it |
-# | `apply_rotary_pos_emb`, `rope_theta` | turned queries and keys, and the base | added sines |
-# | `num_key_value_heads` | grouped queries | a key head for each query head |
-# | `gate_proj` | SwiGLU | a network with ReLU |
+# | `input_layernorm` | RMSNorm *before* attention ([06](06_the_full_model.ipynb)) | layer norm after it |
+# | `post_attention_layernorm` | Llama, Qwen 3: RMSNorm before the network | layer norm after it |
+# | the same name | OLMo 2, Gemma 3: a norm of what attention found, before it is added | – |
+# | `apply_rotary_pos_emb`, `rope_parameters` | turned queries and keys, and the base | added sines |
+# | `num_key_value_heads` | grouped queries, if fewer than `num_attention_heads` | a key head per query head |
+# | `head_dim` | $d_k$, which need not be $d_{model}/h$ any more | $d_{model}/h$ |
+# | `gate_proj` or `gate_up_proj`, `hidden_act` | SwiGLU (`silu`) or GeGLU (`gelu`) | a network with ReLU |
 # | `q_norm`, `k_norm` | QK-norm | – |
 # | `sliding_window`, `layer_types` | which layers look how far back | full attention everywhere |
 # | `kv_lora_rank` | the size of MLA's latent | keys and values in the cache |
 # | `qk_rope_head_dim` | MLA's part with positions | – |
-# | `n_routed_experts`, `num_experts_per_tok` | a mixture of experts | one network |
+# | `num_experts_per_tok` | a mixture of experts, and how many a token uses | one network |
 # | `e_score_correction_bias` | what balances the experts | a term in the loss |
 # | `sinks` | a learned score per head that takes weight and gives nothing | – |
 # | `tie_word_embeddings` | the shared table (section 3.4) | – |
 #
-# What has *not* changed: residual streams, heads, the scaled dot product, position-wise networks, softmax
-# over the vocabulary, and training to predict the next token. A reader of 2017 would recognize every page.
+# One name can mean two things, as the second and third rows show. Read the forward method.
+#
+# What most of these models share with the paper: a residual stream, heads, the scaled dot product,
+# position-wise networks, softmax over the vocabulary, and training to predict the next token. None of this is
+# safe any more. In the code of Qwen 3.5, three of four layers have no softmax: a *linear* attention keeps one
+# matrix of fixed size in the place of a cache (`linear_attention`). In the code of DeepSeek-V4, the single
+# stream has become several that are mixed (`HyperConnection`).
 
 # %% [markdown]
 # ## What you can now say
 #
 # - A Llama is sixty lines; its checkpoint's names say which matrix of the paper each one is.
-# - Long texts are made affordable by a larger rotary base, by windows in most layers, and by smaller caches:
-#   groups or latents.
-# - QK-norm keeps the softmax from saturating, experts add weights without adding cost per token, and Muon
-#   equalizes an update's directions.
+# - Long texts are made possible by a larger rotary base, and affordable by windows in most layers and by
+#   smaller caches: groups or latents.
+# - QK-norm bounds the scores, experts add weights without adding arithmetic per token, and Muon equalizes an
+#   update's directions.
 #
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)
 #
@@ -601,8 +620,8 @@ test_to_halves(solution)
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Open the code of a current model in the library `transformers`, in a file
 # named `modeling_….py`, and read its attention and its layer. Name every line with the table above. Which
-# lines are not in it? (For Qwen 3, for instance, two lines differ from our `Attention`; for gpt-oss, more
-# do.)
+# lines are not in it? (For Qwen 3, for instance, two lines of `forward` differ from our `Attention`, and its
+# `head_dim` is given by the configuration. For gpt-oss, more is different.)
 
 # %% tags=["solution"]
 if find_spec("transformers"):
@@ -613,4 +632,4 @@ if find_spec("transformers"):
     code = inspect.getsource(Qwen3Attention.forward)
     assert "self.q_norm(self.q_proj" in code
     assert "self.k_norm(self.k_proj" in code
-# Qwen 3 normalizes queries and keys, before they are turned; the rest of its attention is ours.
+# Qwen 3 normalizes queries and keys before they are turned; the rest of its forward method is ours.

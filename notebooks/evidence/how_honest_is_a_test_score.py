@@ -152,8 +152,8 @@ assert shipped["low"] < min(score for score, *_ in looks) < 41.02 < shipped["hig
 # The second look changed the search *because of the test text*. That is exactly what one should not do. How
 # much can it be worth? There are two kinds of luck. Two systems that translate these 1,000 captions differ by
 # the luck of the sentences, and the paired bootstrap says by how much. And the four looks are three
-# trainings, with the luck of their seeds. Another record of this series has the scores of the same training
-# with several seeds, on the same captions:
+# trainings, by the luck of their seeds. Another record of this series has the scores of two shorter trainings
+# of this model, each with three seeds, on the same captions:
 
 # %%
 import math
