@@ -264,10 +264,14 @@ class Code:
 
 
 def perturb(module: nn.Module, alpha: float) -> nn.Module:
-    """Move a module away from its first weights, such as biases of 0 and norms of 1."""
+    """Move a module away from its first weights, such as biases of 0 and norms of 1.
+
+    A wide matrix moves less, so that what it gives drowns nothing.
+    """
     with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=alpha)
+        for p in module.parameters():
+            width = p.size(-1) if p.dim() > 1 else 1
+            p.add_(torch.randn_like(p), alpha=alpha * (64 / max(64, width)) ** 0.5)
     return module
 
 

@@ -115,6 +115,7 @@ MISTAKES: Predicates = {
         "this is RMSNorm: a layer norm also subtracts the mean": lambda f: f.x / f.x.square().mean(-1, keepdim=True).sqrt(),
         "the division by the deviation is missing": lambda f: f.x - f.x.mean(-1, keepdim=True),
         "the division is by the variance, not by its root": lambda f: (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True),
+        "the division is by the variance, and must be by its root": lambda f: (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True, correction=0),
         "the gain does not start at 1": lambda f: close((f.got / f.normal)[0, 0], (f.got / f.normal)[0, 1], 1e-2),
     },
     "embeddings: scale": {  # of width 16, for 11 words

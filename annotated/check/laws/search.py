@@ -257,9 +257,8 @@ def beam_against_the_tree(code: Code) -> None:
                 continue
             found[width, alpha] += 1
             told |= new
-            with spied() as weights:
-                got = tuple(sentence(model, function, src, 4, end=END, beam=width, alpha=alpha))
-            cached |= bool(weights) and weights[-1].size(-2) == 1
+            more = {"beam": width, "alpha": alpha}
+            got = tuple(sentence(model, function, src, 4, end=END, **more))
             if example or got not in right:  # from now on, whatever explains all that is found
                 runs += 1
                 for name, rules in WRONG_RULES.items():
@@ -267,6 +266,9 @@ def beam_against_the_tree(code: Code) -> None:
                     tastes = [replace(wrong_one, **x) for x in TASTES]
                     made[name] += got in finds(tree, wrong_one, *tastes)
             if got not in right and not example:
+                with spied() as weights:
+                    sentence(model, function, src, 4, end=END, **more)
+                cached = bool(weights) and weights[-1].size(-2) == 1
                 wanted = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
                 example = f"beam {width}, alpha {alpha:g}: {got}, and should be {wanted}"
         if len(told) == len(WRONG_RULES) and min(found[kind] for kind in kinds) > 1:
