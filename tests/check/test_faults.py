@@ -49,28 +49,29 @@ def changed(folder: Path, file: str, *changes: list[str]) -> tuple[Path, list[La
 
 
 @cache
-def definitions(source: str) -> dict[str, ast.stmt]:
-    """Return the statements of a file by what they define, and those that define nothing by their text."""
-    nodes = ast.parse(source).body
-    return {node.name if hasattr(node, "name") else ast.unparse(node): node for node in nodes}
+def definitions(source: str) -> dict[str, tuple[str, set[str]]]:
+    """Return the statements of a file by what they define, or else by their text: text, and names in it."""
+    found, lines = {}, source.splitlines()
+    for node in ast.parse(source).body:
+        text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        found[getattr(node, "name", text)] = text, {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
+    return found
 
 
 def changed_names(right: str, source: str) -> set[str]:
-    texts = [{name: ast.unparse(node) for name, node in definitions(x).items()} for x in (right, source)]
-    return {name for name, text in (texts[0].items() ^ texts[1].items())}
+    before, after = ({name: text for name, (text, _) in definitions(x).items()} for x in (right, source))
+    return {name for name, text in before.items() ^ after.items()}
 
 
 @cache
 def reached(source: str, part: str) -> set[str]:
     """Return what is defined, directly or not, that a part of a file uses, and what defines nothing."""
-    nodes = definitions(source)
-    names = {plain(name) for one in (part, *ALSO.get(part, ())) for name in PARTS[one]}
-    found, left = set[str](), [name for name in nodes if plain(name) in names or not name.isidentifier()]
+    used = {name: names for name, (_, names) in definitions(source).items()}
+    wanted = {plain(name) for one in (part, *ALSO.get(part, ())) for name in PARTS[one]}
+    found, left = set[str](), {name for name in used if plain(name) in wanted or not name.isidentifier()}
     while left:
-        found.add(name := left.pop())
-        left = [other for other in left if other != name]
-        used = {x.id for x in ast.walk(nodes[name]) if isinstance(x, ast.Name)}
-        left += (used & nodes.keys()) - found
+        found |= left
+        left = set.union(*(used[name] for name in left)) & used.keys() - found
     return found
 
 
