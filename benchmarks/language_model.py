@@ -1,7 +1,7 @@
 """Which parts of a language model of today pay at the size of a laptop? Rates tuned, four seeds.
 
-    python benchmarks/language_model.py                    all: about half an hour
-    python benchmarks/language_model.py --only Muon 2017   these
+    python benchmarks/language_model.py                             all: about half an hour
+    python benchmarks/language_model.py --only 2017 "2017, Muon"    these
 
 The models and their parts are those of notebooks/17_since_2017.py. Each contestant is trained with each
 learning rate on one seed, and the rate with the lowest loss on the validation text is taken; where it is at
@@ -9,7 +9,6 @@ an end of the rates, another one follows. Then four other seeds are trained with
 test text are what counts. A trigram model with Kneser-Ney smoothing needs no training.
 """
 
-import ast
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from records import Found, Record
 from report import long_parser, parse_long
 from torch import nn
 from tqdm import tqdm
-from workload import NOTEBOOKS
+from workload import notebook_definitions
 
 from annotated.translation.data import load_corpus
 
@@ -32,18 +31,7 @@ FULL = {
 SHORT = {**FULL, "updates": 2, "rates": [0.01], "seeds": [1]}
 
 
-def definitions(*names: str) -> dict[str, Any]:
-    """The imports, functions and classes of notebooks, in one namespace, without running anything else."""
-    found: dict[str, Any] = {"__name__": "notebook"}
-    for name in names:
-        tree = ast.parse((NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8"))
-        kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-        tree.body = [node for node in tree.body if isinstance(node, kinds)]
-        exec(compile(tree, name, "exec"), found)
-    return found
-
-
-shown = definitions("17_since_2017")
+shown = notebook_definitions("17_since_2017")
 words_of, LanguageModel = shown["words_of"], shown["LanguageModel"]
 
 corpus = load_corpus("grammar", "de-en").splits

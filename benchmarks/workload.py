@@ -1,5 +1,6 @@
 """What is worked on: models of four sizes, made-up sentences, the built-in corpus, a notebook's code."""
 
+import ast
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -115,4 +116,14 @@ def notebook_names(name: str, until: str) -> dict[str, Any]:
     code = [rest for head, _, rest in cells if "install" not in head and "check" not in head]
     names: dict[str, Any] = {"__name__": name}
     exec("\n".join(code), names)
+    return names
+
+
+def notebook_definitions(name: str) -> dict[str, Any]:
+    """Return the imports, functions and classes of a notebook; nothing else of it runs."""
+    tree = ast.parse((NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8"))
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    tree.body = [node for node in tree.body if isinstance(node, kinds)]
+    names: dict[str, Any] = {"__name__": name}
+    exec(compile(tree, name, "exec"), names)
     return names

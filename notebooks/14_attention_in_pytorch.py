@@ -72,9 +72,9 @@ torch.testing.assert_close(theirs, ours)
 # The call divides by √d_k itself. A boolean `attn_mask` means what it means in this package: **`True` is a
 # key that the query may look at**. A query that may look at nothing receives zeros, as with ours.
 #
-# Two things are different. The call returns no weights, so you cannot draw where a model looks; the last
-# section of this lesson and [13](13_reading_attention.ipynb) need another way. And its `dropout_p` is a plain
-# argument. A module knows whether it is in training; a function does not.
+# Two things are different. The call returns no weights, so you cannot draw where a model looks, as
+# [13](13_reading_attention.ipynb) does. And its `dropout_p` is a plain argument. A module knows whether it is
+# in training; a function does not.
 #
 # **Before you run this:** we pass `dropout_p=0.5` twice, to the same tensors. No model is in training here.
 # Will the two results agree?

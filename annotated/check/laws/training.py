@@ -159,7 +159,7 @@ def rate_equation(code: Code) -> str | None:
         torch.tensor([1.0, 10, 50, 100, 200, 1000]).double(),
     )
 
-    def right(s=steps, d=64, w=100, of_d=-0.5, of_w=-1.5, of_s=-0.5, least=torch.minimum) -> Tensor:  # type: ignore
+    def right(s=steps, d=64, w=100, of_d=-0.5, of_w=-1.5, of_s=-0.5, least=torch.minimum) -> Tensor:  # type: ignore[no-untyped-def]
         return d**of_d * least(s**of_s, s * w**of_w)
 
     got, wanted = (
