@@ -19,8 +19,8 @@
 # those called *Check*, which test what the text claims.
 #
 # Take two sittings. The first one, an hour and a quarter, ends with the section *It is real*: by then the
-# model is built, and it translates. The second one, twenty minutes, is about training, about mistakes that
-# are easy to make, and about what came after.
+# model is built, and it translates. The second one, a quarter of an hour, is about training, about mistakes
+# that are easy to make, and about what came after.
 #
 # **You have only half an hour?** Read the four passages marked with ▸: the reward, the tiny model with its
 # computation step by step, one word first, and one word at a time.
@@ -1363,7 +1363,7 @@ assert equal == len(sentences) == 50
 # %% [markdown]
 # This is a working translator, and you have read every line of its model.
 #
-# *The first sitting ends here. The second one takes about twenty minutes.*
+# *The first sitting ends here. The second one takes about a quarter of an hour.*
 
 # %% [markdown]
 # ## 4 Why Self-Attention

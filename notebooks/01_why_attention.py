@@ -6,7 +6,7 @@
 #
 # Previous: [00_start_here](00_start_here.ipynb) · Next: [02_attention](02_attention.ipynb)
 #
-# *30 minutes to read, half a minute to run.*
+# *32 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, `nn.Module`, a training loop with `backward()`, and what
 #   a query, a key and a value are ([00](00_start_here.ipynb), section 3.2).
@@ -460,28 +460,39 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 #
 # What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
 # pair of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the
-# $n$ words. Which is more?
+# $n$ words, and a convolution does so $k$ times, once for each neighbor. Which is most? PyTorch can count the
+# multiplications:
 
 # %%
-d = 512
-print(f"{'words':>6} {'self-attention':>16} {'recurrent':>16}")
-for n in (25, 512, 4096):
-    print(f"{n:6} {n * n * d:16,} {n * d * d:16,}")
-
-# %% tags=["check"]
 from torch.utils.flop_counter import FlopCounterMode
 
-for n in (25, 50):
-    with FlopCounterMode(display=False) as counter:
-        _ = self_attention(torch.randn(n, 64))
-    assert counter.get_total_flops() // 2 == 2 * n * n * 64  # scores and means: twice Table 1's
-    with FlopCounterMode(display=False) as counter:
-        _ = recurrent(torch.randn(n, 64), torch.randn(64, 64), torch.randn(64, 64))
-    assert counter.get_total_flops() // 2 == 2 * n * 64 * 64
+d = 512
+matrix, kernel = torch.empty(d, d, device="meta"), torch.empty(d, d, 3, device="meta")  # sizes, no numbers
+compared = {
+    "self-attention": self_attention,
+    "recurrent": lambda x: recurrent(x, matrix, matrix),
+    "convolution, k = 3": lambda x: nn.functional.conv1d(x.T, kernel, padding=1),
+}
+counts = {}
+for name, way in compared.items():
+    for n in (25, 512, 4096):
+        with FlopCounterMode(display=False) as counter:
+            _ = way(torch.empty(n, d, device="meta"))
+        counts[name, n] = counter.get_total_flops() // 2  # it counts each product and each sum
+    print(f"{name:20}", *(f"{counts[name, n]:16,}" for n in (25, 512, 4096)))
+
+# %% tags=["check"]
+for n in (25, 512, 4096):
+    assert counts["self-attention", n] == 2 * n * n * d  # scores and means: twice Table 1's
+    assert counts["recurrent", n] == 2 * n * d * d  # W and U: twice Table 1's
+    assert counts["convolution, k = 3", n] == 3 * n * d * d
 
 # %% [markdown]
-# For a sentence of 25 words, attention costs one twentieth of what recurrence costs. At $n = d$ they cost
-# the same. Beyond that, attention costs more, and at 4,096 words it costs eight times as much.
+# The columns are 25, 512 and 4,096 words. For a sentence of 25 words, attention costs one twentieth of what
+# recurrence costs. At $n = d$ they cost the same, and at 4,096 words attention costs eight times as much. A
+# convolution over three neighbors is more expensive than recurrence at every length, and one such layer does
+# not yet relate distant words. (Our attention and our RNN cost twice what the table says: the first computes
+# scores and means, and the second has two matrices. The table leaves such constant factors out.)
 #
 # > "In terms of computational complexity, self-attention layers are faster than recurrent layers when the
 # > sequence length $n$ is smaller than the representation dimensionality $d$, which is most often the
@@ -509,9 +520,10 @@ for n in (25, 250, 3072):
 # ## Who was first?
 #
 # The paper invented neither attention nor *self*-attention, in which a sentence looks at itself. Its
-# section 2 names four earlier models with self-attention. Three of them kept a recurrent network. The
-# fourth (Parikh et al., 2016) needed none, but it only said whether one sentence follows from another. So
-# the paper's claim is narrower:
+# section 2 cites four earlier models with self-attention. Three of them kept a recurrent network: those for
+# machine reading (Cheng et al., 2016), for sentence representations (Lin et al., 2017) and for summaries
+# (Paulus et al., 2017). The fourth (Parikh et al., 2016) needed none, but it only said whether one sentence
+# follows from another. So the paper's claim is narrower:
 #
 # > "To the best of our knowledge, however, the Transformer is the first transduction model relying entirely
 # > on self-attention to compute representations of its input and output without using sequence-aligned RNNs
@@ -549,10 +561,14 @@ written = torch.arange(10) + 10  # when target word i is written; the source too
 forwards = written - torch.arange(10)
 backwards = written - torch.arange(10).flip(0)
 arrives = (0.5**backwards).mean() / (0.5**forwards).mean()
-print("forwards: ", forwards.tolist(), " mean", forwards.float().mean().item())
-print("backwards:", backwards.tolist(), " mean", backwards.float().mean().item())
+print("forward: ", forwards.tolist(), " mean", forwards.float().mean().item())
+print("backward:", backwards.tolist(), " mean", backwards.float().mean().item())
 print(f"{arrives:.0f} times as much arrives")
-# The mean distance is the same. But a few pairs are now very close, and learning can begin with them.
+# Forward, all ten pairs are 10 steps apart: the mean is 2^-10. Backward, the sum is 2^-1 + 2^-3 + ... + 2^-19
+# = (2/3) (1 - 4^-10), and a tenth of it is 0.067, which is 68 times as much. The mean distance is the same,
+# but a few pairs are now very close, and learning can begin with them.
+assert forwards.float().mean() == backwards.float().mean() == 10
+assert abs(arrives - 2 / 30 * (1 - 4.0**-10) / 2.0**-10) < 0.01
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write Bahdanau's context vector for a whole batch: one decoder state for each

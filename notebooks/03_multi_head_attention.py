@@ -7,7 +7,7 @@
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *28 minutes to read, half a minute to run.*
+# *29 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
@@ -179,6 +179,23 @@ assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
 #
 # $$\mathrm{head}_i = \mathrm{Attention}(QW^Q_i,\; KW^K_i,\; VW^V_i)$$
 # $$\mathrm{MultiHead}(Q, K, V) = \mathrm{Concat}(\mathrm{head}_1, \ldots, \mathrm{head}_h)\,W^O$$
+#
+# Why three matrices? Could the keys not be the values, too? In our temperature example, we can try it.
+#
+# **Before you run this:** the fourth query looks at the fourth measurement, which is 15 degrees. What does
+# the head return if it takes the mean of the keys?
+
+# %%
+found, _ = attention(now, position, position)  # the keys, once more, in the place of the values
+print("keys as values:", [round(number, 2) for number in found[3].tolist()])
+
+# %% tags=["check"]
+assert_close(found, position, rtol=0, atol=1e-4)
+
+# %% [markdown]
+# It returns the place in the list, which the query had asked for, and the 15 degrees are lost. A key is made
+# to be *found*, and a value is what is *handed over*. A head whose keys are its values must use the same few
+# numbers for both.
 #
 # The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64
 # numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2,

@@ -7,7 +7,7 @@
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
 #
-# *29 minutes to read, half a minute to run.*
+# *31 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention ([02_attention](02_attention.ipynb)) and its heads
 #   ([03_multi_head_attention](03_multi_head_attention.ipynb)).
@@ -261,11 +261,11 @@ class FeedForward(nn.Module):
 # short name for both is *position-wise*.
 #
 # We can make the second part visible with the test from 03: we change one input word and see which outputs
-# change, once in an attention layer and once in a feed-forward network.
+# change. Beside an attention layer and a feed-forward network, we test a convolution of width 3, which
+# computes each output from a word and its two neighbors.
 #
 # **Before you run this:** the figure draws a line from an input word to an output word if this output changes
-# when this input changes. Of the nine possible lines, how many will there be for attention, and how many for
-# the feed-forward network?
+# when this input changes. Of the nine possible lines, how many will there be in each of the three panels?
 
 # %% tags=["figure-influence"]
 import matplotlib.pyplot as plt
@@ -275,9 +275,14 @@ from annotated.plots import setup_notebook
 setup_notebook()
 _ = torch.manual_seed(0)
 attend, network = MultiHeadedAttention(2, 16, dropout=0.0), FeedForward(16, 64)
-layers = {"attention": lambda x: attend(x, x, x), "feed-forward network": network}
+convolve = nn.Conv1d(16, 16, kernel_size=3, padding=1)  # expects (B, d_model, T)
+layers = {
+    "attention": lambda x: attend(x, x, x),
+    "convolution, width 3": lambda x: convolve(x.transpose(1, 2)).transpose(1, 2),
+    "feed-forward network": network,
+}
 sentence = torch.randn(1, 3, 16)
-fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.3))
+fig, axes = plt.subplots(1, 3, figsize=(12, 3.3))
 influences = {}
 for ax, (name, layer) in zip(axes, layers.items(), strict=True):
     influences[name] = torch.zeros(3, 3, dtype=torch.bool)  # a row for each output, a column for each input
@@ -298,11 +303,13 @@ for ax, (name, layer) in zip(axes, layers.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# *Figure 1. A line means that the output depends on the input; the lines into cat are strong. In attention,
-# there are nine. Through the feed-forward network, each word depends only on itself: there are three.*
+# *Figure 1. A line means that the output depends on the input; the lines into cat are strong. There are nine
+# in attention, seven in a convolution of width 3, and three in the feed-forward network, where each word
+# depends only on itself.*
 
 # %% tags=["check"]
 assert influences["attention"].all()
+assert influences["convolution, width 3"].sum() == 7
 assert influences["feed-forward network"].equal(torch.eye(3, dtype=torch.bool))
 import annotated
 
@@ -315,6 +322,24 @@ assert_close(network(sentence)[:, 1], network(sentence[:, 1]))
 # So the two halves of a layer divide the work. **Attention moves information between words. The
 # feed-forward network works on each word alone.** A Transformer alternates between the two: look around,
 # think, look around, think.
+#
+# What becomes of a convolution if we make it narrower, from width 3 to width 1? It sees a word and none of
+# its neighbors, and it multiplies every word by the same matrix. The paper says the same:
+#
+# > "Another way of describing this is as two convolutions with kernel size 1." (section 3.3)
+#
+# We can try it. Two convolutions of width 1 get the weights of our network:
+
+# %%
+first, second = nn.Conv1d(16, 64, kernel_size=1), nn.Conv1d(64, 16, kernel_size=1)
+for convolution, linear in ((first, network.w_1), (second, network.w_2)):
+    convolution.weight.data = linear.weight.data.unsqueeze(-1)  # (out, in) -> (out, in, 1)
+    convolution.bias.data = linear.bias.data
+convolved = second(first(sentence.transpose(1, 2)).relu()).transpose(1, 2)  # (1, 3, 16)
+print(f"largest difference from the network: {(convolved - network(sentence)).abs().max():.6f}")
+
+# %% tags=["check"]
+assert_close(convolved, network(sentence))
 
 # %% [markdown]
 # ## Two thirds of a layer
@@ -426,9 +451,9 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 # vectors into scores for tokens. This is called **weight tying** (Press and Wolf, 2017). The two
 # languages share one vocabulary, so the table has three jobs:
 #
-# 1. English tokens to vectors, at the bottom of the encoder;
-# 2. German tokens to vectors, at the bottom of the decoder;
-# 3. vectors to logits, at the top of the decoder.
+# 1. English tokens to vectors, where the encoder begins;
+# 2. German tokens to vectors, where the decoder begins;
+# 3. vectors to logits, behind the decoder.
 #
 # ![The row of cat goes into the encoder, the row of eine into the decoder, and the decoder's vector is
 # compared with every row of the same table; the row of Katze has the largest dot
