@@ -7,23 +7,23 @@
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *90 minutes to read, one to run.*
+# *95 minutes to read, 1 minute to run.*
 #
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you are ready to build it.
 #
 # The numbers in the headings are the section numbers of the paper (Vaswani et al., 2017, [arXiv
 # 1706.03762](https://arxiv.org/abs/1706.03762)). Their order is not the paper's, because we follow the
-# sentence through the model. Indented sentences are quotes from the paper. A number after `≈` may differ
-# on your computer. You can skip the cells called *Scaffolding*, which prepare data and draw pictures, and
-# those called *Check*, which test what the text claims.
+# sentence through the model. Indented sentences are quoted from the paper. A number after `≈` may differ
+# on your computer. You can skip the folded cells: the *scaffolding* prepares data and draws pictures, and the
+# *checks* test what the text claims.
 #
-# Take two sittings. The first one, an hour and a quarter, ends with the section *It is real*: by then the
-# model is built, and it translates. The second one, a quarter of an hour, is about training, about mistakes
-# that are easy to make, and about what came after.
+# Take two sittings. The first one, an hour and twenty minutes, ends with the section *It is real*: by then
+# the model is built, and it translates. The second one, a quarter of an hour, is about training, about
+# mistakes that are easy to make, and about what came after.
 #
-# **You have only half an hour?** Read the four passages marked with ▸: the reward, the tiny model with its
-# computation step by step, one word first, and one word at a time.
+# **Do you have only half an hour?** Read the four sections marked with ▸: *The reward first*; *A model small
+# enough to print*, with its computation in 26 steps; *One word first*; and *One query, three keys*.
 
 # %% tags=["install"]
 import sys
@@ -53,7 +53,7 @@ if not any(distributions(name="annotated-transformer")):
 # ## ▸ The reward first
 #
 # This Transformer reads English and writes German. It was trained on 29,000 captions of photographs and their
-# German translations, and it comes with `annotated`, this course's package.
+# German translations, and it comes with `annotated`, the package of this series.
 
 # %%
 from annotated import load_pretrained
@@ -68,9 +68,9 @@ assert translator(sentence) == "Ein Mann wirft einem Hund einen Ball."
 assert translator("A cat runs") == "Eine Katze rennt."
 
 # %% [markdown]
-# The German is right, and its word order differs from the English: the dog now comes before the ball. How did
-# the model know which English word to translate next? Before writing each word, it computed how much to look
-# at each English word:
+# The German is right, and its word order differs from the English: the dog now comes before the ball. (It
+# ends with a period, because nearly all captions do.) How did the model know which English word to translate
+# next? Before writing each word, it computed how much to look at each English word:
 
 # %% tags=["scaffold"]
 import matplotlib.pyplot as plt
@@ -92,8 +92,9 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Each row is one step of writing. Its label names the German token that the model had just read
-# and the token that it then wrote. The numbers say how much attention each English token got, and each row
-# adds up to 1. The sign `<s>` stands for the start of the sentence, and `</s>` for its end.*
+# and the token that it then wrote. The numbers say how much attention each English token got, as the mean of
+# the four heads of the last layer, and each row adds up to 1. The symbol `<s>` marks the start of a sentence,
+# and `</s>` marks its end; the drawings write start and end.*
 
 # %% tags=["check"]
 source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(written, looked, strict=True)}
@@ -109,7 +110,8 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # To write *wirft*, the model looked mostly at *throws*. To write *Hund*, it jumped to *dog*, and to write
 # *Ball*, it jumped back to *ball*. Nobody told it which words belong together. Not every row is as clear: to
 # write *einem*, which stands for the *a* before *dog*, the model looked more at the *a* before *ball* (0.25
-# against 0.16). This way of looking is called **attention**, and soon you will compute it by hand.
+# against 0.16). And since each row must add up to 1, some of the attention lands on tokens that say little,
+# such as *to* and `</s>`. This way of looking is called **attention**, and soon you will compute it by hand.
 
 # %% [markdown]
 # ## Abstract, 1 Introduction and 2 Background
@@ -118,12 +120,12 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # > dispensing with recurrence and convolutions entirely."
 #
 # Before 2017, most neural translation models were built from *recurrent neural networks* (RNNs). An RNN reads
-# a sentence one token at a time and keeps what it has read in one vector, the *hidden state*. This has two
-# costs.
+# a sentence one token at a time and keeps what it has read in one vector, the *hidden state*. Reading one
+# token after another has two costs.
 #
-# - **Time.** The state after 50 words depends on the state after 49. A GPU could work on all words at once,
-#   but it has to wait.
-# - **Distance.** If word 50 depends on word 1, the information has to survive 49 steps of the network. So
+# - **Time.** The state after 50 words depends on the state after 49, so a GPU that could work on all words at
+#   once has to wait.
+# - **Distance.** If word 50 depends on word 1, the information has to survive 49 steps of the network, and so
 #   does the gradient on its way back.
 #
 # A translation model had two RNNs: an **encoder** that reads the source sentence, and a **decoder** that
@@ -147,19 +149,20 @@ assert written.index("▁Hund") < written.index("▁Ball")
 #
 # ![The Transformer: encoder on the left, decoder on the right](../images/architecture.svg)
 #
-# *Figure 3. The paper's Figure 1, redrawn. Read it from top to bottom.*
+# *Figure 3. The paper's Figure 1, redrawn, to be read from top to bottom. The gray line, the stream, is the
+# word's vector on its way through the model.*
 #
 # A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an
-# integer ID. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which stands
-# for its position, is added to it. The **encoder** lets these vectors look at each other, layer after
-# layer, six times. It outputs one vector per source token, and this vector now contains information from
-# the rest of the sentence. Together, these vectors are called the **memory**.
+# integer ID. Each token becomes a vector of $d_{model} = 512$ numbers, to which a second vector is added that
+# encodes the token's position. The **encoder** lets these vectors look at each other, layer after layer, six
+# times. It outputs one vector per source token, and this vector now contains information from the rest of the
+# sentence. Together, these vectors are called the **memory**.
 #
 # The **decoder** reads the German words written so far. From them and from the memory, it computes a
 # probability for every token of the *vocabulary*, the list of all tokens. One token is chosen, and the
 # decoder runs again, with that token added to what it reads.
 #
-# As code, the whole model is three lines. The masks say which tokens may be looked at.
+# In code, the whole model takes three lines. The masks say which tokens may be looked at.
 #
 # ```
 # memory = encoder(src_embed(src), src_mask)                    # read the English sentence
@@ -178,9 +181,11 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # ### ▸ A model small enough to print
 #
 # The paper's model has vectors of 512 numbers, too many to read. So we train a tiny model with vectors of
-# **four** numbers, one layer on each side, and two *heads*, that is, two attention functions side by
-# side. It learns eight sentences. They are short, but they need attention: the English *a* becomes *ein*
-# before *Hund* and *eine* before *Katze*. Here are three of them:
+# **four** numbers, one layer on each side, and two *heads*, that is, two attention functions side by side. It
+# learns eight sentences. They are short, but they need attention: the English *a* becomes *ein* before *Hund*
+# and *eine* before *Katze*. Here are three of them. The tensors `english`, `read` and `write` hold the token
+# IDs of all eight: `english[2]` is *a cat runs*, `read[2]` is what the decoder reads, `<s> eine Katze rennt`,
+# and `write[2]` is what it has to write, `eine Katze rennt </s>`.
 
 # %% tags=["scaffold"]
 import math
@@ -205,9 +210,14 @@ for source, target in pairs[::3]:
 print(len(vocab), "tokens:", *vocab)
 
 # %% [markdown]
-# The next cell trains this model; section 5 explains how. Then the cell rounds all weights to one
-# decimal, so that you can check what follows with a calculator. The printed numbers are rounded as well,
-# so your last digit may differ.
+# The next cell trains this model with 200 *updates*. In each of them, the model predicts all German words,
+# and one number, the *loss*, says how wrong it is. Then `backward()` computes the *gradient*: for every
+# weight, whether the loss would fall if the weight were larger or smaller. Finally an *optimizer*, here Adam,
+# moves every weight a little in the better direction.
+#
+# After training, the cell rounds all weights to one decimal, so that you can check what follows with a
+# calculator. The printed numbers are rounded as well, so your last digit may differ. (Training starts from
+# random weights. We tried forty starts and kept the one whose attention is easiest to read.)
 
 # %% tags=["scaffold"]
 from annotated import make_model
@@ -232,7 +242,8 @@ for _ in range(200):
     adam.step()
 for weights in matrices:
     weights.data = weights.data.round(decimals=1)
-print(f"{sum(weights.numel() for weights in matrices)} weights, loss {tiny_losses().mean().item():.2f}")
+size = sum(weights.numel() for weights in matrices)
+print(f"{size} weights in {len(matrices)} matrices, loss {tiny_losses().mean().item():.2f}")
 
 # %% tags=["check"]
 with torch.no_grad():
@@ -241,13 +252,13 @@ with torch.no_grad():
 
 
 # %% tags=["scaffold"]
-def show(title, matrix, rows=("a", "cat", "runs"), columns=()):
-    """Print a matrix to two decimals, with a name for each row."""
+def show(title, matrix, rows=("a", "cat", "runs"), columns=(), digits=2):
+    """Print a matrix, with a name for each row."""
     print(title)
     if columns:
         print(" " * 10 + "".join(f"{column:>8}" for column in columns))
     for row, values in zip(rows, matrix.tolist(), strict=True):
-        print(f"  {row:8}" + "".join(f"{round(value, 2) + 0.0:8.2f}" for value in values))
+        print(f"  {row:8}" + "".join(f"{round(value, digits) + 0.0:8.{digits}f}" for value in values))
 
 
 # %% [markdown]
@@ -258,18 +269,20 @@ words, cat_runs = ["a", "cat", "runs"], english[2]
 print(words, "→", cat_runs.tolist())
 
 # %% [markdown]
-# This is its way through the model, to the first German word. The numbers of the picture, and all those
-# between them, are computed below.
+# The drawing shows the path of the sentence through the model, up to the first German word. Its numbers, and
+# all those in between, are computed below.
 #
 # ![A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat looks
 # mostly at a. Its vectors are the memory. In the decoder, start looks mostly at cat in the memory, and its
 # vector becomes (0.15, 0.40, 1.08, −1.63). The next word is to be eine 0.66, ein
 # 0.31.](../images/cat_whole.svg)
 #
-# The next cell shows the whole computation in 26 steps, for you to play with. Go from step to step with the
-# arrow keys. Touch a number to see which numbers it was made from. You don't have to understand it all now:
-# the following sections explain one step after another, and you can come back to look at each of them, to
-# change a word, or to take a part of the model away.
+# *Figure 4. One head of each attention, the second one. The width of a line shows a weight.*
+#
+# The next cell shows the whole computation in 26 steps, and you can play with it. Go from step to step with
+# the arrow keys, and click a number to see which numbers it was computed from. You do not have to understand
+# all of it now: the following sections explain one step after another, and you can come back to look at each
+# of them, to change a word, or to take a part of the model away.
 
 # %%
 from annotated.plots import step_through
@@ -280,11 +293,11 @@ step_through(tiny, vocab, [words, *(source for source, _ in pairs)])
 # ### 3.4 Embeddings
 #
 # > "[...] we use learned embeddings to convert the input tokens and output tokens to vectors of dimension
-# > dmodel. [...] In the embedding layers, we multiply those weights by √dmodel."
+# > $d_{model}$. [...] In the embedding layers, we multiply those weights by $\sqrt{d_{model}}$."
 #
-# IDs are names, not quantities: *cat* is 5 and *a* is 4, but *cat* is not *a* plus one. So each token
-# gets a row of a table, its **embedding**, and training fills the table. The class `Embeddings` looks up
-# a row and multiplies it by $\sqrt{d_{model}}$. In our model, the factor is $\sqrt 4 = 2$.
+# IDs are names, not quantities: *cat* is 5 and *a* is 4, but that does not make *cat* one more than *a*. So
+# each token gets a row of a table, its **embedding**, and training fills the table. The class `Embeddings`
+# looks up a row and multiplies it by $\sqrt{d_{model}}$. In our model, the factor is $\sqrt 4 = 2$.
 
 
 # %%
@@ -330,8 +343,8 @@ def normalize(rows):
 
 
 # %% [markdown]
-# The paper gives no reason for the factor. Before training, the table's entries are small. Without the
-# factor, they would be swamped by the position vectors that we add later, whose entries reach 1.
+# The paper gives no reason for the factor. Before training, the table's entries are small, and without the
+# factor they would be swamped by the position vectors that we add later, whose entries reach 1.
 
 # %% [markdown]
 # ### ▸ One word first
@@ -340,18 +353,19 @@ def normalize(rows):
 # what stands around it. So it gives *cat* a new vector, into which the other words are mixed. Here is the
 # idea of the whole paper, for this one word and without any learned matrix.
 #
-# Compare the vector of *cat* with the vector of each word, by a **dot product**: multiply number by number,
-# and add. The result is called a **score**, and it is large when two vectors are long and point in the same
-# direction. Turn the scores into weights that are positive and add up to 1. This is what a **softmax**
-# does: it divides each $\exp(\text{score})$ by the sum of all of them. Then take the mean of the three
-# vectors with these weights.
+# 1. **Compare** the vector of *cat* with the vector of each word, by a *dot product*: multiply number by
+#    number, and add. The result is called a **score**. It is large when two vectors are long and point in the
+#    same direction.
+# 2. **Weigh.** A **softmax** turns the scores into weights that are positive and add up to 1: it divides each
+#    $\exp(\text{score})$ by the sum of all three.
+# 3. **Mix** the three vectors: take their mean with these weights.
 #
 # ![The vector of cat is compared with the vectors of a, cat and runs by dot products: a −0.72, cat 2.24, runs
 # 0.72. A softmax turns them into weights: a 0.04, cat 0.79, runs 0.17. The mean of the three vectors with
 # these weights is (−0.08, 1.01, 0.66, −0.31).](../images/cat_word.svg)
 #
-# *Figure 4. What cat gets from three words. The color of a cell shows the sign and the size of its number,
-# and the width of a line is a weight.*
+# *Figure 5. What cat gets from three words. The color of a cell shows the sign and the size of its number,
+# and the width of a line shows a weight.*
 
 # %%
 cat = embedded[1]
@@ -370,14 +384,14 @@ built_in = nn.functional.scaled_dot_product_attention
 assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0])
 
 # %% [markdown]
-# This is attention: **compare, weigh, mix.** Two things are still missing.
+# Compare, weigh, mix: this is attention. Two things are still missing.
 #
 # The first is a choice. Here *cat* looks mostly at itself, with the weight 0.79, because its vector is most
 # similar to itself. But the word that it needs is *a*, which decides that the German article is *eine* and
 # not *die*. So the model has to *learn* what *cat* looks for and what *a* has to offer.
 #
 # The second is order. A mean does not depend on the order of its terms, so the vectors themselves must say
-# where in the sentence they stand. We begin with this.
+# where in the sentence they stand. We begin with the order.
 
 # %% [markdown]
 # ### 3.5 Positional Encoding
@@ -386,22 +400,25 @@ assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0
 # > about the relative or absolute position of the tokens in the sequence."
 #
 # To a mean, *dog bites man* and *man bites dog* are the same. So the model adds to each embedding a vector
-# that depends on the position alone:
+# that depends on the position alone.
 #
-# $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
-# $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
-#
-# Think of each pair of entries as a hand of a clock. The first hand turns by one radian per position, and
-# each of the following hands turns more slowly than the one before. Together they tell the time, and the
-# time is the position. With $d_{model} = 4$ there are two hands. At position $pos$, their angles are
-# $pos$ and $pos / 100$.
+# Think of a clock with several hands. The first hand turns by one radian per position, and each of the
+# following hands turns more slowly than the one before. Together they tell the time, and the time is the
+# position. A hand that points at an angle is described by two numbers, the sine and the cosine of the angle,
+# so a vector of four numbers has room for two hands. At position $pos$, their angles are $pos$ and $pos /
+# 100$.
 #
 # ![Embedding plus position is what enters the encoder. For cat: (0.00, 1.20, 0.80, −0.40) plus (0.84, 0.54,
 # 0.01, 1.00) is (0.84, 1.74, 0.81, 0.60). Each pair of the position's numbers is the hand of a clock: the
 # first turns by one radian a word, the second by a hundredth.](../images/cat_position.svg)
 #
-# *Figure 5. Embedding plus position. Each pair of the position's numbers is drawn as a hand: its sine and its
+# *Figure 6. Embedding plus position. Each pair of the position's numbers is drawn as a hand: its sine and its
 # cosine. The second hand hardly moves within three words.*
+#
+# For any width, the paper writes it like this. Hand number $i$ fills the entries $2i$ and $2i + 1$:
+#
+# $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
+# $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 
 
 # %%
@@ -451,10 +468,10 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # > "The output is computed as a weighted sum of the values, where the weight assigned to each value is
 # > computed by a compatibility function of the query with the corresponding key."
 #
-# Think of a Python dictionary. You look something up with a *query*. The dictionary finds the *key* that
-# equals the query and returns that key's *value*. Attention is a soft dictionary. It returns a mixture of
-# **all** values, and a value counts more when its key fits the query better. A mixture has a gradient, so
-# the network can learn what to ask for.
+# Think of a Python dictionary. You look something up with a *query*, and the dictionary finds the *key* that
+# equals the query and returns that key's *value*. Attention is a soft dictionary: it returns a mixture of
+# **all** values, in which a value counts more when its key fits the query better. A mixture has a gradient,
+# so the network can learn what to ask for.
 #
 # So each word needs three vectors, and three learned matrices make them from its vector $x$:
 #
@@ -463,7 +480,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # - the **value** of *cat* is what *cat* hands over to them.
 
 # %% [markdown]
-# #### One query, three keys
+# #### ▸ One query, three keys
 #
 # Our model has two heads, and in the second one *cat* has learned to look at *a*. We follow this head. Its
 # three matrices, $W^Q$, $W^K$ and $W^V$, make queries, keys and values that are $d_k = 2$ numbers wide.
@@ -473,7 +490,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # (0.71, 1.28) and its value (0.30, 0.25). The first number of the query is 0.84 · (−0.10) + 1.74 · 0.90 +
 # 0.81 · 0.10 + 0.60 · 0.10 = 1.62.](../images/cat_roles.svg)
 #
-# *Figure 6. One vector, three roles. The line at the bottom is the marked number, written out.*
+# *Figure 7. One vector, three roles. The line at the bottom shows how the marked number is computed.*
 #
 # In the code, one matrix of four columns serves both heads: the first two columns belong to head 1, and the
 # last two belong to head 2. (`nn.Linear` stores its matrix transposed, so `.T` turns it back.)
@@ -500,7 +517,7 @@ assert near(product(x, w_v), values)
 # −1.04. Divided by the square root of 2 they are 1.05, 0.64, −0.73, and a softmax turns them into the weights
 # 0.55, 0.36, 0.09: cat looks mostly at a.](../images/cat_scores.svg)
 #
-# *Figure 7. Compare and weigh. The marked column belongs to the word whose key fits best.*
+# *Figure 8. Compare and weigh. The marked column belongs to the word whose key fits best.*
 
 # %%
 scores = keys @ query  # (3, 2) @ (2,) -> (3,): a score for each word
@@ -521,31 +538,31 @@ assert [f"{w:.2f}" for w in weights] == ["0.55", "0.36", "0.09"]
 assert [f"{number:.2f}" for number in output] == ["0.56", "-0.45"]
 
 # %% [markdown]
-# *cat* now looks mostly at *a*, with the weight 0.55. What it gets is the mean of the three values.
+# *cat* now looks mostly at *a*, with the weight 0.55. What it gets is the weighted mean of the three values.
 #
 # ![The values of a, cat and runs, (0.80, −1.04), (0.30, 0.25) and (0.15, 0.31), flow together in lines as
 # wide as the weights a 0.55, cat 0.36, runs 0.09. Their weighted mean, (0.56, −0.45), is what cat
 # gets.](../images/cat_mean.svg)
 #
-# *Figure 8. Mix. Each line is as wide as its weight.*
+# *Figure 9. Mix. Each line is as wide as its weight.*
 #
-# Check the other number by hand: $0.55 \cdot (-1.04) + 0.36 \cdot 0.25 + 0.09 \cdot 0.31 = -0.45$.
+# Check the second number by hand: $0.55 \cdot (-1.04) + 0.36 \cdot 0.25 + 0.09 \cdot 0.31 = -0.45$.
 
 # %% [markdown]
 # #### 3.2.1 Scaled Dot-Product Attention
 #
 # $$\mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^T}{\sqrt{d_k}}\right) V \qquad (1)$$
 #
-# The other two words do the same, each with a query of its own. If we write the three queries below each
-# other, they are a matrix $Q$, and the product $Q K^T$ computes all nine scores at once: a row for each
-# query, a column for each key. The softmax works on each row by itself.
+# The other two words do the same, each with a query of its own. Stacked, the three queries form a matrix $Q$,
+# and the product $Q K^T$ computes all nine scores at once, with a row for each query and a column for each
+# key. The softmax works on each row by itself.
 #
 # ![The queries of all words times the keys of all words is a matrix of nine scores. Divided by the square
 # root of 2 and through a softmax, each row becomes the weights of one word, and the weights times the values
 # are the outputs. The row of cat is the one that was computed alone: scores 1.48, 0.90, −1.04, weights 0.55,
 # 0.36, 0.09, output (0.56, −0.45).](../images/cat_rows.svg)
 #
-# *Figure 9. All words at once. The row of cat is what you have just computed.*
+# *Figure 10. All words at once. The row of cat is what you have just computed.*
 
 # %%
 q, k, v = x @ w_q, x @ w_k, x @ w_v  # each (3, 4) @ (4, 2) -> (3, 2)
@@ -564,10 +581,11 @@ assert torch.allclose(weights_2[1], weights)
 assert torch.allclose(head_2[1], output)
 
 # %% [markdown]
-# In code, this is a short function. It takes one more argument, the **mask**, which is `False` at every
-# position that must not be looked at. The function replaces the scores there with the lowest number that
-# their type can hold, so the softmax gives them the weight 0. The second `masked_fill` matters only if a
-# query may look at nothing at all, and [02](02_attention.ipynb) shows what happens without it.
+# Sometimes a word must not be looked at. A short sentence in a batch, for example, is filled up with
+# *padding*, so that all sentences are equally long, and nobody should look at the filler. So the function has
+# one more argument, the **mask**, which is `False` at every position that must not be looked at. The scores
+# there become the lowest number that their type can hold, and the softmax turns it into the weight 0.
+# ([Lesson 02](02_attention.ipynb) shows what the second `masked_fill` is for.)
 #
 # In the comments, T tokens look at S tokens. When a sentence looks at itself, T and S are equal.
 
@@ -585,8 +603,7 @@ def attention(query, key, value, mask=None):
 
 
 # %% [markdown]
-# Here we hide *runs*, as if it were *padding*, the filler that makes all sentences in a batch equally
-# long:
+# Here we hide *runs*, as if it were padding:
 
 # %%
 output, masked_weights = attention(q, k, v, mask=torch.tensor([True, True, False]))
@@ -642,9 +659,9 @@ assert row.softmax(dim=-1)[2] > 0.98
 # With the large scores, the last weight is nearly 1, and it hardly changes with its score. The softmax is
 # *saturated*. It passes on almost no gradient, and without a gradient, the model cannot learn where to look.
 #
-# > "We suspect that for large values of dk, the dot products grow large in magnitude, pushing the softmax
+# > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
-# > products by 1/√dk."
+# > products by $1/\sqrt{d_k}$."
 #
 # **Remember:** wide heads make large scores, large scores saturate the softmax, and dividing by $\sqrt{d_k}$
 # prevents this.
@@ -670,18 +687,17 @@ assert row.softmax(dim=-1)[2] > 0.98
 # results, (−0.09, −0.15) and (0.56, −0.45), stand side by side, and the matrix W^O turns the four numbers
 # into (−0.28, 0.05, 0.04, 0.30).](../images/cat_heads.svg)
 #
-# *Figure 10. What cat gets from two heads. Each finds two numbers, and the matrix at the bottom makes four
-# new ones of the four.*
+# *Figure 11. What cat gets from two heads. Each finds two numbers, and the matrix at the bottom turns the
+# four into four new ones.*
 
 # %%
-w_q, w_k, w_v = wide_q[:, :2], wide_k[:, :2], wide_v[:, :2]  # head 1: the first two columns
-head_1, weights_1 = attention(x @ w_q, x @ w_k, x @ w_v)
+head_1, weights_1 = attention(x @ wide_q[:, :2], x @ wide_k[:, :2], x @ wide_v[:, :2])  # columns 1 and 2
 both = torch.cat([head_1, head_2], dim=-1)  # (3, 4)
 show("weights of head 1", weights_1, columns=words)
 show("both heads side by side", both)
 
 # %% tags=["check"]
-q_1, k_1, v_1 = (product(x, w) for w in (w_q, w_k, w_v))
+q_1, k_1, v_1 = (product(x, w[:, :2]) for w in (wide_q, wide_k, wide_v))
 powers = (product(q_1, k_1.T) / 1.41).exp()
 assert near(powers / powers.sum(dim=-1, keepdim=True), weights_1)
 assert near(product(weights_1, v_1), head_1)
@@ -693,13 +709,22 @@ assert [f"{w:.2f}" for w in weights_1[1]] == ["0.40", "0.30", "0.30"]
 #
 # **Remember:** each head has its own matrices, so each can look at different words.
 #
-# As above, one wide matrix holds the $W^Q$ of all heads, so one product computes all queries. Then `split`
-# cuts each word's four numbers into two pairs, and `transpose` collects the first pair of every word in head
-# 1 and the second pair in head 2. So each head is a matrix of its own, with a row for each word. PyTorch
-# multiplies all these matrices in one call, each by itself, so the heads do not mix.
+# For the code, it is best to compute all heads at once. One wide matrix holds the $W^Q$ of all heads, so a
+# single product makes all queries, four numbers for each word. These have to be cut into two heads. First
+# `view` cuts the four numbers of each word into two pairs. Then `transpose` collects the first pair of every
+# word in head 1 and the second pair in head 2:
 #
-# A mask has a row for each of the T queries. If the rows are all the same, a single row is enough. That is
-# what "1 or T" means in the comments.
+# ![Above: view cuts each word in two, transpose collects the halves by head. Below: view alone puts all of
+# "a" and half of "cat" into head 1](../images/split.svg)
+#
+# *Figure 12. Above: three words of four numbers become two heads. Below: a mistake, the first of the five
+# traps at the end of this page.*
+#
+# Each head is now a matrix of its own, with a row for each word. PyTorch multiplies the matrices of all heads
+# in one call but keeps them apart, so the heads do not mix.
+#
+# A mask may have a row for each of the T queries. Padding is hidden from all queries alike, so there a single
+# row is enough. That is what "1 or T" means in the comments.
 
 
 # %%
@@ -726,7 +751,7 @@ class MultiHeadedAttention(nn.Module):
 
 # %% [markdown]
 # `nn.Linear` also adds a bias, but in our tiny model all biases are 0. Loaded with the tiny model's weights,
-# the class gives the four numbers of *cat* that are in the drawing, and those of the other words:
+# the class gives the four numbers of *cat* that Figure 11 shows, and those of the other words:
 
 # %%
 attend = MultiHeadedAttention(h=2, d_model=4).double()
@@ -771,12 +796,12 @@ assert torch.allclose(shuffled, attended[order])
 # multiplies each entry by a learned gain and adds a learned bias. In our tiny model, all gains are 1 and all
 # biases are 0.
 #
-# ![The vector of cat, (0.84, 1.74, 0.81, 0.60), runs past the attention, and what attention found, (−0.28,
+# ![The vector of cat, (0.84, 1.74, 0.81, 0.60), bypasses the attention, and what attention found, (−0.28,
 # 0.05, 0.04, 0.30), is added: (0.56, 1.79, 0.85, 0.90). Its mean is 1.03, its standard deviation 0.46;
 # normalized it is (−1.01, 1.66, −0.38, −0.28), with mean 0 and standard deviation
 # 1.](../images/cat_residual.svg)
 #
-# *Figure 11. The vector of cat runs past the attention, and what attention found is added to it. Right: the
+# *Figure 13. The vector of cat bypasses the attention, and what attention found is added to it. Right: the
 # four numbers on a line, with their mean μ and, in yellow, one standard deviation σ to each side.*
 
 
@@ -828,7 +853,7 @@ assert near(normalize(added), normed)
 # 0.38, −0.22, 0.77). The ReLU sets the negative ones to 0, and the other four become (−1.42, −0.47, 0.33,
 # 0.26).](../images/cat_network.svg)
 #
-# *Figure 12. Four numbers become eight, the negative ones are stopped, and the rest become four.*
+# *Figure 14. Four numbers become eight, the negative ones are stopped, and the rest become four.*
 
 
 # %%
@@ -866,7 +891,7 @@ assert near(normalize(normed + product(inner, w_2)), memory, within=0.05)
 # %% [markdown]
 # ### 3.1 The encoder
 #
-# You have now seen every step of an encoder layer. Here is the layer as code, and then a stack of N layers:
+# You have now seen every step of an encoder layer. Here is the layer in code, and then a stack of N layers:
 
 
 # %%
@@ -950,13 +975,13 @@ class Decoder(nn.Module):
 # ![The decoder reads start, eine, Katze, rennt, and at these four positions it is to predict eine, Katze,
 # rennt, end: the same sentence, one token later.](../images/cat_shift.svg)
 #
-# *Figure 13. Above, what the decoder reads; below, what it has to predict. A dashed line joins a word with
-# itself: the answer to each position is read at the next one.*
+# *Figure 15. Above, what the decoder reads; below, what it has to predict. The band joins the two copies of
+# eine: what the first position has to predict, the second one reads.*
 #
 # So at the position of `eine`, the decoder could look one position ahead, find *Katze*, and copy it. The
-# **causal mask** prevents this. Each position may look at itself and at earlier positions, never at later
-# ones. So nothing flows *leftward*, from later words to earlier ones. A model that writes each word from the
-# earlier ones is called *auto-regressive*.
+# **causal mask** prevents this: each position may look at itself and at earlier positions, never at later
+# ones. In the paper's words, nothing flows *leftward*, because in a written sentence the earlier words are on
+# the left. And a model that writes each word from the earlier ones is called *auto-regressive*.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 
@@ -976,10 +1001,9 @@ print(causal_mask(4)[0].int())
 # %% [markdown]
 # ### *a cat runs* in the decoder
 #
-# Each row now belongs to the German token that is read at that position. The row `eine`, for example, has
-# to predict the word after *eine*. The German tokens take their vectors from the same table as the
-# English ones. You know each step from the encoder. The decoder has weights of its own, and they are in
-# `layer`.
+# Each row now belongs to the German token that is read at that position. The row `eine`, for example, has to
+# predict the word after *eine*. The German tokens take their vectors from the same table as the English ones.
+# You know each step from the encoder, but the decoder has weights of its own, and they are in `layer`.
 
 # %%
 german_read = ["<s>", "eine", "Katze", "rennt"]
@@ -989,6 +1013,9 @@ y = (table[read[2]] * 2 + sinusoids(4, 4))[None]  # (1, 4, 4): one sentence, fou
 show("y, what enters the decoder", y[0], german_read)
 
 # %% [markdown]
+# Training has made the German vectors much longer than the English ones. You will see why when these vectors
+# become words again.
+#
 # **First sub-layer.** The German words look at each other, under the causal mask:
 
 # %%
@@ -1028,13 +1055,13 @@ assert near(normalize(y[0] + found[0]), y_1[0])
 # 1.00. Row Katze: 0.95, 0.05, 0.00. Row rennt: 0.00, 0.00, 0.00, 1.00. The cells to the right of the diagonal
 # are closed.](../images/cat_causal.svg)
 #
-# *Figure 14. Who looks at whom in head 2. The mask has closed the gray cells, and the bars in a row add up
-# to 1. Right: what the row has to predict.*
+# *Figure 16. Who looks at whom in head 2. The mask has closed the gray cells, and the bars in a row add up
+# to 1. Right: what each row has to predict.*
 #
-# The zeros above the diagonal come from the mask. The other zeros were learned: each token looks at hardly
-# more than one. This softmax is saturated, but at the *end* of training, when little is left to learn.
-# Before training, no weight was larger than 0.7, except in the first row, which has only one token to look
-# at.
+# The zeros above the diagonal come from the mask. The other zeros were learned: each token gives almost all
+# of its attention to a single token, mostly itself. (Why *Katze* prefers `<s>`, we do not know.) This softmax
+# is saturated, too, but only at the *end* of training, when little is left to learn. Before training, no
+# weight was larger than 0.7, except in the first row, which has only one token to look at.
 #
 # **Second sub-layer.** The German words look at the English ones, through the memory.
 #
@@ -1062,15 +1089,17 @@ assert near(normalize(y_1[0] + found[0]), y_2[0])
 # 0.01, in head 2 at a 0.02, cat 0.98, runs 0.00. The first word is to be eine 0.66, ein
 # 0.31.](../images/cat_cross.svg)
 #
-# *Figure 15. Where the two heads look to write the first word, and what the model will make of it.*
+# *Figure 17. Where the two heads look when the model writes the first word, and the probabilities that
+# result.*
 #
-# The article depends on two words: on *a*, because otherwise it would be *die*, and on *cat*, because
-# otherwise it would be *ein*. In the row `<s>`, head 1 divides its attention between *a* and *cat*, and head
-# 2 looks at *cat*. Does the decoder need both? We will test that as soon as we can turn vectors into words.
+# The article depends on two words: with *the* instead of *a* it would be *die*, and with *dog* instead of
+# *cat* it would be *ein*. In the row `<s>`, head 1 divides its attention between *a* and *cat*, and head 2
+# looks at *cat*. Does the decoder need to look at both words? We will test that as soon as we can turn
+# vectors into words.
 #
 # In the row `eine`, both heads look mostly at *cat*, to write *Katze*. In the row `Katze`, both look at
 # *runs*, to write *rennt*. The row `rennt` still looks mostly at *runs*, although nothing is left to
-# translate: its next token is `</s>`. This is Figure 1 in miniature.
+# translate: its next token is `</s>`. You saw the same pattern, at full size, in Figure 1.
 #
 # **Third sub-layer.** The feed-forward network works on each row by itself:
 
@@ -1107,11 +1136,16 @@ assert torch.allclose(states, theirs, atol=1e-3)
 # into probabilities: ein 0.31, eine 0.66, der 0.02, die 0.00, Katze 0.00, rennt 0.00, end
 # 0.00.](../images/cat_logits.svg)
 #
-# *Figure 16. The vector of the row start is compared with the rows of seven tokens. (The nine others have
+# *Figure 18. The vector of the row start is compared with the rows of seven tokens. (The nine others have
 # probabilities below 0.01.)*
 #
-# The class returns the *logarithms* of the probabilities, because the loss is made of logarithms, as you will
-# see below.
+# Now you can see why the German rows are long. The vectors that leave the decoder are normalized, so in our
+# model they all have the length 2, and the dot product with a row of length 1 lies between −2 and 2. With
+# such logits, no token could get nearly all of the probability. So training has made the rows of the German
+# tokens about 4 long, while those of the English ones have stayed below 1.1.
+#
+# The class `Generator` returns the *logarithms* of the probabilities, because the loss is computed from
+# logarithms, as you will see below.
 
 
 # %%
@@ -1134,6 +1168,10 @@ show("probabilities", probabilities[:, [number[w] for w in some]], german_read, 
 
 # %% tags=["check"]
 assert near(product(states, table.T), logits, within=0.06)
+lengths = {word: table[i].norm().item() for word, i in number.items()}
+assert torch.allclose(states.norm(dim=-1), torch.full((4,), 2.0).double(), atol=1e-3)
+assert max(lengths[word] for source, _ in pairs for word in source) < 1.1
+assert all(3.7 < lengths[word] < 4.4 for _, target in pairs for word in target)
 assert probabilities.argmax(dim=-1).tolist() == write[2].tolist()
 assert 0.6 < probabilities[0, number["eine"]] < 0.7
 assert probabilities[1:].max(dim=-1).values.min() > 0.9
@@ -1146,45 +1184,56 @@ assert probabilities[0, [i for i, word in enumerate(vocab) if word not in some]]
 # Which English words does it need for the article? We can hide them from cross-attention, one at a time.
 #
 # **Before you run this:** the encoder still reads all three words. If the decoder cannot look at *a*, will it
-# still write *eine*? And if it cannot look at *cat*?
+# still write *eine*? And if it cannot look at *cat*? We ask the same about *a dog runs*, which begins with
+# *ein*.
 
 # %%
+articles_of = [number[word] for word in some[:4]]  # ein, eine, der, die
 hiding = {}
-for hidden in ("nothing", *words):
-    may_look = torch.tensor([[[word != hidden for word in words]]])  # (1, 1, 3): a mask for cross-attention
-    instead = layer(y, memory[None], may_look, causal_mask(4))[0]
-    hiding[hidden] = (instead @ table.T).softmax(dim=-1)[0].tolist()  # the row <s>, all 16 tokens
-likely = torch.tensor([[shares[number[word]] for word in some[:4]] for shares in hiding.values()])
-show("hidden, and what may follow <s>", likely, rows=hiding, columns=some[:4])
+for source in (["a", "cat", "runs"], ["a", "dog", "runs"]):
+    with torch.no_grad():
+        encoded = tiny.encode(torch.tensor([[number[word] for word in source]]), None)  # (1, 3, 4)
+    for hidden in ("nothing", *source):
+        may_look = torch.tensor([[[word != hidden for word in source]]])  # (1, 1, 3): for cross-attention
+        instead = layer(y, encoded, may_look, causal_mask(4))[0]
+        hiding[source[1], hidden] = (instead @ table.T).softmax(dim=-1)[0, articles_of]  # the row <s>
+    found = torch.stack([hiding[source[1], hidden] for hidden in ("nothing", *source)])
+    show(" ".join(source) + ": what is hidden", found, rows=["nothing", *source], columns=some[:4])
 
 # %% tags=["check"]
-article = dict(zip(hiding, likely, strict=True))  # the probabilities of ein, eine, der and die
-assert torch.allclose(article["nothing"].double(), probabilities[0, [number[w] for w in some[:4]]])
-assert article["a"][1] > article["nothing"][1] + 0.1  # eine, although a is hidden
-assert article["cat"][0] > 0.9  # ein
-assert (article["runs"] - article["nothing"]).abs().max() < 0.02
+assert torch.allclose(hiding["cat", "nothing"], probabilities[0, articles_of], atol=1e-3)
+assert hiding["cat", "a"][1] > hiding["cat", "nothing"][1] + 0.1  # eine, although a is hidden
+assert hiding["cat", "cat"][0] > 0.9  # ein
+assert hiding["dog", "a"].argmax() == 2  # der
+for noun, unneeded in (("cat", "runs"), ("dog", "dog"), ("dog", "runs")):
+    assert (hiding[noun, unneeded] - hiding[noun, "nothing"]).abs().max() < 0.02
 
 # %% [markdown]
 # ![What the decoder may look at decides the article: with nothing hidden eine 0.66, ein 0.31; with a hidden
 # eine 0.80, ein 0.00; with cat hidden eine 0.01, ein 0.95; with runs hidden eine 0.67, ein
 # 0.31.](../images/cat_hidden.svg)
 #
-# *Figure 17. The probabilities of eine and ein when the decoder cannot look at one word.*
+# *Figure 19. The probabilities of eine and ein for a cat runs, when the decoder cannot look at one word.*
 #
-# Without *a*, the model does not merely still write *eine*. It is surer than before: 0.80 instead of 0.66.
-# The vector of *cat* already contains *a*, because head 2 of the encoder has put it there, with the weight
-# 0.55 that you saw above. Without *cat*, the model writes *ein*, because no other vector says which noun
-# follows. So a large weight does not show that a word is needed: in the row `<s>`, head 1 looks at *a*, and
-# the decoder could do without it.
+# Without *a*, the model still writes *eine*, and it is even surer than before: 0.80 instead of 0.66. The
+# decoder does not have to look at *a*, because the vector of *cat* already contains it: head 2 of the encoder
+# has put it there, with the weight 0.55 that you saw above. Without *cat*, the model writes *ein*. So a large
+# weight does not show that a word is needed: in the row `<s>`, head 1 looks at *a*, and the decoder can do
+# without it.
+#
+# For *a dog runs*, it is the other way around. Without *a*, the model writes *der*, as for *the*. Without
+# *dog*, nothing changes. The model seems to use *ein* as its habit after *a*, and only the vector of *cat*
+# makes it write *eine*. Two sentences, two answers: to know what a model needs, you have to hide it.
 #
 # **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that the
-# model gave to the right token. The loss of a sentence is the mean of the losses of its tokens. A model that
-# gives every right token the probability 1 has loss 0.
+# model gave to the right token. (In this series, $\log$ is the natural logarithm, `ln` on a calculator.) The
+# loss of a sentence is the mean of the losses of its tokens. A model that gives every right token the
+# probability 1 has loss 0.
 #
 # ![The right tokens got the probabilities eine 0.66, Katze 0.96, rennt 0.98, end 0.98. Their losses, minus
 # the logarithms, are eine 0.41, Katze 0.04, rennt 0.02, end 0.02; the mean is 0.12.](../images/cat_loss.svg)
 #
-# *Figure 18. Above, the probabilities of the right tokens; below, their losses and, as a line, the mean.*
+# *Figure 20. Above, the probabilities of the right tokens; below, their losses and, as a line, the mean.*
 
 # %%
 p = probabilities[range(4), write[2]]
@@ -1193,21 +1242,18 @@ print("losses", [f"{loss:.2f}" for loss in -p.log()], f"mean {-p.log().mean():.2
 # %% tags=["check"]
 assert p.argmin() == 0  # the article
 assert torch.allclose(logits.exp()[0] / logits.exp()[0].sum(), probabilities[0])
-sizes = {
-    side: table[[number[w] for w in side.split()]].abs().mean() for side in ("a cat runs", "eine Katze rennt")
-}
-assert sizes["eine Katze rennt"] > 3 * sizes["a cat runs"]
+
 assert f"{tiny_losses().mean():.2f}" == "0.06"
 assert (tiny_losses()[2].mean() > tiny_losses().mean(dim=1)).sum() > 4  # harder than most
 
 # %% [markdown]
-# The article costs most, because the model is least sure of it. Over all eight sentences, the mean loss is
-# 0.06.
+# The article costs the most, because the model is least sure of it. Over all eight sentences, the mean loss
+# is 0.06.
 #
 # ### The model is complete
 #
 # Before training, the weights must be set. Matrices get random numbers whose size keeps vectors from growing
-# or shrinking much on their way through the layers (*Xavier* initialization). Biases get 0.
+# or shrinking much on their way through the layers (*Xavier* initialization), and biases get 0.
 
 
 # %%
@@ -1219,7 +1265,8 @@ def initialize(module):
 
 
 # %% [markdown]
-# And here is the whole model. The shared table's entries start small; trap 4 shows why.
+# And here is the whole model. The shared table's entries start small; the fourth of the *Five traps* below
+# shows why.
 
 
 # %%
@@ -1257,7 +1304,7 @@ ours = Transformer(vocab=16, N=1, d_model=4, d_ff=8, h=2, dropout=0.0).double()
 print(ours.load_state_dict(tiny.state_dict()))
 with torch.no_grad():
     log_probs = ours(english[2:3], read[2:3], None, causal_mask(4))[0]  # (4, 16)
-print("equal to ours:", torch.allclose(log_probs.exp(), probabilities, atol=1e-3))
+print("equal to the result step by step:", torch.allclose(log_probs.exp(), probabilities, atol=1e-3))
 
 # %% tags=["check"]
 assert torch.allclose(log_probs.exp(), probabilities, atol=1e-3)
@@ -1270,7 +1317,7 @@ for name, start in fresh.state_dict().items():
         assert abs(package[name].std() - start.std()) <= 0.1 * start.std() + 1e-6, name
 
 # %% [markdown]
-# ### ▸ One word at a time
+# ### One word at a time
 #
 # > "At each step the model is auto-regressive, consuming the previously generated symbols as additional
 # > input when generating the next."
@@ -1281,7 +1328,7 @@ for name, start in fresh.state_dict().items():
 # that it has written, and writes one token, with its probability: eine 0.66, Katze 0.96, rennt 0.98, end
 # 0.98.](../images/cat_decoding.svg)
 #
-# *Figure 19. The encoder runs once, and the decoder runs once per word. The numbers are the probabilities
+# *Figure 21. The encoder runs once, and the decoder runs once per word. The numbers are the probabilities
 # of the words that it writes.*
 #
 # Always taking the likeliest token is called **greedy** decoding:
@@ -1313,7 +1360,7 @@ out = greedy(ours, english, None, number["<s>"], number["</s>"], max_len=6)
 assert torch.equal(out, write)
 
 # %% [markdown]
-# All eight are right. At each step the decoder computes all positions again, although only the last one is
+# All eight are right. At each step, the decoder computes all positions again, although only the last one is
 # new. *More in [11_search_and_averaging](11_search_and_averaging.ipynb): a cache that saves this work.*
 
 # %% [markdown]
@@ -1376,13 +1423,13 @@ assert equal == len(sentences) == 50
 # *Two rows of the paper's Table 1, for $n$ tokens of width $d$.*
 #
 # Where does the work come from? Self-attention compares each of $n$ words with each of $n$ words, and a
-# comparison is a dot product of $d$ numbers. That makes $n^2 d$. An RNN multiplies, at each of $n$ words, a
-# vector by a matrix of $d \times d$ numbers. That makes $n d^2$.
+# comparison is a dot product of $d$ numbers, which makes $n^2 d$. An RNN multiplies, at each of $n$ words, a
+# vector by a matrix of $d \times d$ numbers, which makes $n d^2$.
 #
 # The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance is
-# gone. The waiting is gone in training, but when it translates, the decoder still writes one word after
-# another. The price of self-attention is the $n^2$ in the column *work*. For sentences of 25 words, this is
-# almost nothing. For books, it is the main problem.
+# gone. The waiting is gone in training, but when the model translates, the decoder still writes one word
+# after another. The price of self-attention is the $n^2$ in the column *work*. For sentences of 25 words,
+# this is almost nothing, but for books, it is the main problem.
 
 # %% [markdown]
 # ## 5 Training
@@ -1392,8 +1439,8 @@ assert equal == len(sentences) == 50
 # > "Sentences were encoded using byte-pair encoding, which has a shared source-target vocabulary of about
 # > 37000 tokens."
 #
-# *Byte-pair encoding* builds a vocabulary of pieces: frequent words stay whole, and rare words are put
-# together from parts. The authors trained on 4.5 million sentence pairs. The base model took 12 hours on
+# *Byte-pair encoding* builds a vocabulary of pieces: frequent words stay whole, and rare words are built from
+# parts. The authors trained on 4.5 million sentence pairs. The base model took 12 hours on
 # eight GPUs.
 #
 # You have seen one training pair: the decoder reads `<s> eine Katze rennt` and predicts
@@ -1408,7 +1455,7 @@ tgt = torch.cat([torch.full((2, 1), tokenizer.start), tgt_y[:, :-1]], dim=1)  # 
 src_mask = (src != tokenizer.pad).unsqueeze(1)  # (2, 1, S)
 tgt_mask = (tgt != tokenizer.pad).unsqueeze(1) & causal_mask(tgt.size(1))  # (2, T, T)
 pieces = tokenizer.pieces(tgt[0].tolist())
-show("mask of the shorter sentence", tgt_mask[0].int(), rows=pieces, columns=pieces)
+show("mask of the shorter sentence", tgt_mask[0].int(), rows=pieces, columns=pieces, digits=0)
 
 # %% tags=["check"]
 length = (tgt[0] != tokenizer.pad).sum()
@@ -1531,9 +1578,9 @@ assert copied >= 80
 #
 # Most of these five mistakes raise no error, so they are hard to find.
 #
-# **1. `view` without `transpose`.** `split` must turn (B, T, d_model) into (B, h, T, d_k). It is tempting to
-# reshape directly to that shape. The code runs, but it mixes words. Here are three words with four numbers
-# each:
+# **1. `view` without `transpose`.** `split` must turn (B, T, d_model) into (B, h, T, d_k), and it is tempting
+# to reshape directly to that shape. The code then runs but mixes the words, as in the lower half of Figure
+# 12:
 
 # %%
 numbers = torch.tensor([[10, 11, 12, 13], [20, 21, 22, 23], [30, 31, 32, 33]])  # a, cat, runs
@@ -1557,11 +1604,12 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # mask                    (B, 1, S)   wrong: B is now where the heads should be
 # ```
 #
-# When there happen to be as many sentences as heads, you get no error. But each head then takes the mask of
-# one sentence: head 2 hides the padding of sentence 2, whichever sentence it reads.
+# If the batch happens to have as many sentences as there are heads, say two of each, you get no error. But
+# each head then takes the mask of one sentence: head 2 hides the padding of sentence 2, even when it reads
+# sentence 1.
 #
-# **3. A softmax over the wrong dimension.** The scores are a matrix, so a softmax along its columns works
-# as well as one along its rows. Here are both, for the scores of head 2:
+# **3. A softmax over the wrong dimension.** The scores are a matrix, so a softmax along its columns runs
+# without an error, just like one along its rows. Here are both, for the scores of head 2:
 
 # %%
 show("right, dim=-1: each row adds up to 1", (scores / math.sqrt(2)).softmax(dim=-1), columns=words)
@@ -1570,7 +1618,7 @@ show("wrong, dim=-2: each column does", (scores / math.sqrt(2)).softmax(dim=-2),
 # %% tags=["check"]
 wrong = (scores / math.sqrt(2)).softmax(dim=-2)
 assert torch.allclose(wrong.sum(dim=-2), torch.ones(3).double())
-assert (wrong.sum(dim=-1) - 1).abs().max() > 0.2
+assert near(wrong.sum(dim=-1), torch.tensor([1.39, 0.99, 0.62]), within=0.01)
 later = scores.clone()
 later[2] += 1.0  # another last query
 hide = causal_mask(3)[0].logical_not()
@@ -1580,9 +1628,9 @@ before, after = (s.masked_fill(hide, -1e9).softmax(dim=-1) for s in (scores, lat
 assert torch.equal(after[:2], before[:2])
 
 # %% [markdown]
-# In the wrong version, no word receives a mean: *a* receives too little, and *runs* too much. Under a
-# causal mask it is worse. The sum of a column then contains the scores of later words, so the future leaks
-# into the weights of the earlier ones.
+# In the wrong version, the rows add up to 1.39, 0.99 and 0.62, so what a word gets is not a mean of the
+# values: *a* gets too much, and *runs* gets too little. Under a causal mask it is worse. The sum of a column
+# then contains the scores of later words, so the future leaks into the weights of the earlier ones.
 #
 # **4. Tied embeddings with entries that are too large.** PyTorch fills an embedding table with numbers of
 # variance 1. Used as an output matrix, such a table makes large logits, and an untrained model is sure of
@@ -1605,8 +1653,8 @@ assert first_losses[0] > 50
 assert 9 < first_losses[1] < 11
 
 # %% [markdown]
-# **5. Forgetting `model.eval()`.** In training mode, dropout stays on. It sets numbers inside the model,
-# chosen at random, to 0 while the model translates:
+# **5. Forgetting `model.eval()`.** In training mode, dropout stays on: while the model translates, it sets
+# randomly chosen numbers inside the model to 0.
 
 # %% tags=["scaffold"]
 one = padded(["A man throws a ball to a dog."])
@@ -1634,8 +1682,8 @@ assert len(tries()) == 1
 #
 # Most of today's language models are this model with boxes deleted. They continue a text, so there is no
 # source sentence. Delete the encoder, and delete the cross-attention in each decoder layer. What remains is
-# self-attention with a causal mask, and a feed-forward network. That is an **encoder layer with a causal
-# mask**:
+# self-attention with a causal mask and a feed-forward network, or in other words, an **encoder layer with a
+# causal mask**:
 
 
 # %%
@@ -1676,8 +1724,8 @@ assert report.passed, report
 # %% [markdown]
 # ## 6 Results and 7 Conclusion
 #
-# **Translation (6.1).** **BLEU** is a score from 0 to 100. It counts how many words of a translation also
-# occur in a human translation, and how many of its sequences of two to four words do. A translation that
+# **Translation (6.1).** **BLEU** is a score from 0 to 100. It counts how many words of a translation, and how
+# many of its two-, three- and four-word sequences, also occur in a human translation. A translation that
 # is too short loses points. On English to German, the best earlier system, an ensemble, scored 26.4. The
 # base model scores 27.3, and a larger one, called *big*, 28.4.
 #
@@ -1716,11 +1764,11 @@ assert report.passed, report
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil: compute by hand what *cat* gets from head 1 of the encoder. The query
+# **Exercise 1 (easy).** With pencil and paper: compute what *cat* gets from head 1 of the encoder. The query
 # of *cat* is (0.28, −0.53). The keys of *a*, *cat* and *runs* are (0.88, 0.40), (0.08, 0.75) and (−1.16,
 # 0.03), and their values are (0.88, 0.38), (−1.04, −0.39) and (−0.43, −0.62). First the three scores, divided
-# by $\sqrt 2$; then the weights, for which you need a pocket calculator; then the output. You find both
-# results in the section on multi-head attention.
+# by $\sqrt 2$; then the weights, for which you need a pocket calculator; then the output. You will find the
+# weights and the output in the section on multi-head attention.
 
 # %% tags=["solution"]
 # Scores: (0.28 * 0.88 - 0.53 * 0.40) / 1.41 = 0.02, (0.28 * 0.08 - 0.53 * 0.75) / 1.41 = -0.27, and (-0.28 *
@@ -1736,8 +1784,8 @@ assert near(gets, head_1[1])
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention yourself; you may use `attention`. Keep the name
 # `linears` for the four maps. Masks are `True` where a position may be looked at. Write into the next cell,
-# then run the test below it. It says `right`, or what is wrong, and it names the likely mistake where it can
-# tell. The solution is folded, below the test.
+# then run the test below it, which prints `right` or says what is wrong and, where it can, names the likely
+# mistake. The solution is folded, below the test.
 
 
 # %% tags=["exercise"]
@@ -1800,9 +1848,9 @@ class Solution(nn.Module):
 test_my_attention(Solution)
 
 # %% [markdown]
-# **Exercise 3 (medium).** Write the greedy loop without looking back. The function `next_log_probs(tokens)`
-# stands for the model. It takes the list of tokens written so far, and it returns a dictionary from each
-# possible next token to its log-probability. Stop at `end` or after `max_len` tokens.
+# **Exercise 3 (medium).** Write the greedy loop yourself, without looking at the one above. The function
+# `next_log_probs(tokens)` stands for the model. It takes the list of tokens written so far, and it returns a
+# dictionary from each possible next token to its log-probability. Stop at `end` or after `max_len` tokens.
 
 
 # %% tags=["exercise"]
@@ -1860,7 +1908,7 @@ test_write_greedily(solution)
 # annotated check model.py
 # ```
 #
-# The tests, which the command calls *laws*, ask for properties that the model must have: for example, that no
+# The tests, which the command calls *laws*, check properties that the model must have: for example, that no
 # position of the decoder sees the future. For each test that fails, the command prints an example with its
 # numbers and, where it can tell, the likely mistake. When none fails, let your own classes translate with the
 # trained weights:
