@@ -40,6 +40,7 @@ def short_attention(
     value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
+    is_causal: bool = False,
     **options: Any,
 ) -> Tensor:
     """Compute attention as `F.scaled_dot_product_attention` does, by `attention` where that is sooner done.
@@ -47,10 +48,10 @@ def short_attention(
     That is in training, over at most `UNFUSED_UP_TO` positions, with a boolean mask and no further `options`.
     """
     short = max(query.size(-2), key.size(-2)) <= UNFUSED_UP_TO
-    plain = not options and (attn_mask is None or attn_mask.dtype == torch.bool)
+    plain = not (is_causal or options) and (attn_mask is None or attn_mask.dtype == torch.bool)
     if short and plain and query.requires_grad and query.device.type == "cpu":
         return attention(query, key, value, attn_mask, partial(quick_dropout, p=dropout_p))[0]
-    return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, **options)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
 
 
 def quick_dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -57,6 +57,9 @@ class Metric:
         return value < other if self.lower_is_better else value > other
 
 
+MetricLike = Metric | str | Callable[..., Score]  # also by its name, or by the function that computes it
+
+
 def sacrebleu_metric(scorer: Any) -> Metric:
     """Make a metric of one of sacreBLEU's, from the statistics by which sacreBLEU resamples."""
     name = scorer.corpus_score(["a"], [["a"]]).name
@@ -197,12 +200,13 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 0,
     tokenize: str | None = None,
-    metric: Metric | None = None,
+    metric: MetricLike | None = None,
 ) -> Comparison:
     """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
-    Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is by default BLEU
-    with sacreBLEU's tokenizer `tokenize`, "13a" if not given, "none" for tokenized text.
+    Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is a name of
+    `METRICS`, such as "chrf", the function of that name or a `Metric`; by default BLEU with sacreBLEU's
+    tokenizer `tokenize`, "13a" if not given, "none" for tokenized text.
     """
     metric = resampled_metric(metric, tokenize, samples)
     draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
@@ -222,7 +226,7 @@ def bootstrap(
     samples: int = 1000,
     seed: int = 0,
     tokenize: str | None = None,
-    metric: Metric | None = None,
+    metric: MetricLike | None = None,
 ) -> Score:
     """Score a system with its 95% interval over other test sets; else as `paired_bootstrap`."""
     metric = resampled_metric(metric, tokenize, samples)
@@ -230,13 +234,18 @@ def bootstrap(
     return with_interval(metric(hypotheses, references), draws)
 
 
-def resampled_metric(metric: Metric | None, tokenize: str | None, samples: int) -> Metric:
+def resampled_metric(metric: MetricLike | None, tokenize: str | None, samples: int) -> Metric:
     """Return the metric that is asked for, by default BLEU. Raises ValueError for what contradicts itself."""
+    name = getattr(metric, "__name__", metric)
+    if not (metric is None or isinstance(metric, Metric) or name in METRICS):
+        raise ValueError(f"metric must be a Metric or one of {', '.join(METRICS)}, not {name!r}")
     if metric is not None and tokenize is not None:
         raise ValueError(f"tokenize={tokenize!r} is BLEU's: give it to bleu_metric, or leave out the metric")
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
-    return metric or bleu_metric(tokenize or "13a")
+    if metric is None:
+        return bleu_metric(tokenize or "13a")
+    return metric if isinstance(metric, Metric) else METRICS[str(name)]()
 
 
 def with_interval(score: Score, draws: Any) -> Score:
@@ -249,8 +258,6 @@ def resample(
     metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
 ) -> Any:
     """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, not {samples}")
     counts = metric.counts(hypotheses, references)
     random, n = np.random.default_rng(seed), len(counts)
     return np.array([metric.value(counts[random.choice(n, n)].sum(axis=0)) for _ in range(samples)])

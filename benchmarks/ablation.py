@@ -21,7 +21,7 @@ import annotated
 from annotated.search.config import Search
 from annotated.translation.data import Corpus
 from annotated.translation.evaluation import score_split
-from annotated.translation.storage.model_folder import load_model, load_weights
+from annotated.translation.storage.model_folder import load_model
 from annotated.translation.training.checkpoint import average_checkpoints
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.translator import Translator
@@ -66,7 +66,7 @@ def averaged(run: RunFolder, corpus: Corpus, search: Search) -> dict[str, float]
     model, *tokenizers = load_model(run.newest())
     translator = Translator(model, *tokenizers, tokenized=True)
     newest = score(translator, corpus, "val", search)["bleu"]
-    load_weights(model, average_checkpoints(run.checkpoints()), run.path)
+    model.load_state_dict(average_checkpoints(run.checkpoints()))
     return {"newest": newest, "mean": score(translator, corpus, "val", search)["bleu"]}
 
 

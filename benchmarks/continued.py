@@ -20,7 +20,7 @@ from tqdm import tqdm
 from workload import recipe, text_of
 
 import annotated
-from annotated.translation.storage.model_folder import find_model, load_weights, training_settings
+from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.training.checkpoint import average_checkpoints
 from annotated.translation.training.run_folder import RunFolder
 
@@ -57,7 +57,7 @@ def scores(model: str, run: RunFolder, split: str, short: bool) -> Found:
     for name, search in {GREEDY: {"beam": 1}, "recipe": recipe(model)["evaluate"]}.items():
         lines = {}
         for which, weights in candidates.items():
-            load_weights(translator.model, weights, run.path)
+            translator.model.load_state_dict(weights)
             lines[which] = translator.translate(text.src, **search)
         found[name] = {}
         for which, each in lines.items():

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
+import annotated
 from annotated.batches import Batch
 from annotated.metrics import (
     METRICS,
@@ -218,6 +219,15 @@ def test_a_tokenizer_that_is_not_there_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     with pytest.raises(ImportError, match=r"pip install sacrebleu\[ja\]"):
         bootstrap(["a"], ["a"], tokenize="ja-mecab")
+
+
+def test_a_metric_is_known_by_its_name_and_by_its_function():
+    texts = ["a dog runs", "a cat"], ["a dog ran", "the cat"]
+    wanted = bootstrap(*texts, metric=METRICS["chrf"]())
+    assert bootstrap(*texts, metric="chrf") == bootstrap(*texts, metric=annotated.chrf) == wanted
+    for other in ("rouge", len):
+        with pytest.raises(ValueError, match="one of bleu, chrf"):
+            bootstrap(*texts, metric=other)
 
 
 def test_a_bootstrap_draws_at_least_once():

@@ -133,7 +133,7 @@ def test_scores_that_are_no_numbers_are_an_error_rather_than_an_empty_line(trans
         for parameter in model.encoder.parameters():
             parameter.fill_(1e30)  # finite, but no product of two is
     large = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer)
-    with pytest.raises(ValueError, match=r"^line 12 has no translation: the scores are not finite"):
+    with pytest.raises(ValueError, match="the scores are not finite"):
         large.translate(["", "a dog"], beam, first_line=11)
     assert large.translate(["", " "], beam) == ["", ""]
 

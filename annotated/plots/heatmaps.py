@@ -50,10 +50,11 @@ def plot_mask(
 ) -> "plt.Axes":
     """Draw a mask as a grid of cells: blue where the query may attend to the key, grey where it may not.
 
-    `mask` is bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query.
-    Tokens that are None are positions. Raises ValueError if the mask is not boolean or does not fit.
+    `mask` is bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query;
+    before these, dimensions of size 1 may stand, as in the mask of one sentence. Tokens that are None are
+    positions. Raises ValueError if the mask is not boolean or does not fit.
     """
-    queries = [str(i) for i in range(mask.size(0))] if queries is None else queries
+    queries = [str(i) for i in range(mask.size(-2))] if queries is None else queries
     keys = [str(i) for i in range(mask.size(-1))] if keys is None else keys
     mask = mask_per_query(mask, queries, keys)
     ax = axes_or_new(ax, 0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5)
@@ -70,7 +71,9 @@ def plot_mask(
 def mask_per_query(mask: Tensor, queries: Tokens, keys: Tokens) -> Tensor:
     """Return the mask with a row for each query, (queries, keys). Raises ValueError where it does not fit."""
     check_mask(mask)
-    if mask.dim() == 2 and mask.size(0) == 1:
+    while mask.dim() > 2 and len(mask) == 1:
+        mask = mask[0]
+    if mask.dim() == 2 and len(mask) == 1:
         mask = mask.expand(len(queries), -1)
     check_tokens(mask, queries, keys)
     return mask

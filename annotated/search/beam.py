@@ -77,8 +77,8 @@ def beam_search(
         on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError as `Search` does, for a limit below 2, and for prefixes with the end symbol or forbidden
-    tokens.
+    Raises ValueError as `Search` does, for a limit below 2, for prefixes with the end symbol or forbidden
+    tokens, and for scores that are no numbers.
     """
     settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
     if min(forbidden, default=0) < 0:
@@ -104,6 +104,8 @@ def beam_search(
         searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))
     with evaluating(model):
         run_beams(model, src, src_mask, searches, start_symbol, forbidden)
+    if not all(search.finished for search in searches):  # each comparison with NaN was false
+        raise ValueError("the scores are not finite, or all tokens are forbidden")
     return [search.best() for search in searches]
 
 

@@ -24,7 +24,7 @@ def find_device(device: str | torch.device = "auto") -> torch.device:
     except RuntimeError:
         raise ValueError(f"there is no device {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
     if not available.get(found.type, False):
-        raise ValueError(f"there is no {found.type} device here that can train; use auto or cpu")
+        raise ValueError(f"there is no {found.type} device here that can be used; use auto or cpu")
     if found.type == "cuda" and found.index is None:
         return torch.device("cuda", read_number("LOCAL_RANK", 0))
     return found

@@ -20,7 +20,6 @@ from annotated.search.penalty import Penalty
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import batch_by_length, pad_rows
-from annotated.translation.devices import find_device
 from annotated.translation.limits import ENGINES, Limits
 from annotated.translation.storage.model_folder import (
     TrainedText,
@@ -94,7 +93,7 @@ class Translator:
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
         known = asdict(TrainedText.of(training_settings(folder)))
-        return cls(*load_model(folder, find_device(device)), **{**known, **options})
+        return cls(*load_model(folder, device), **{**known, **options})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ctranslate2": None}  # a copy converts again when it is used
@@ -190,9 +189,6 @@ class Translator:
             for batch, searched in zip(batches, run(search_batch, batches), strict=True):
                 results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
-        for i in sources:
-            if not results[i]:  # each comparison with NaN was false
-                raise ValueError(f"line {first_line + i} has no translation: the scores are not finite")
         cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(begun) + 1]
         for message in self.warnings(texts, sources, cut, first_line):
             warnings.warn(message, stacklevel=3)

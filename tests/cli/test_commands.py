@@ -177,7 +177,7 @@ def test_averaging(run, tmp_path, capfd):
     folders = sorted(str(folder) for folder in (run / "checkpoints").iterdir())
     assert main(["average", *folders, "--out", str(tmp_path / "mean")]) == 0
     found, wanted = read_tensors(tmp_path / "mean" / WEIGHTS), average_checkpoints(folders)
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in found.items())
     assert f"the mean of 2 checkpoints is in {tmp_path / 'mean'}" in capfd.readouterr().err
     load_model(tmp_path / "mean")
 

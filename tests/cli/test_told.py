@@ -79,6 +79,7 @@ def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_p
         (["--device", "meta"], "there is no meta device"),
         (["--config", '{"epochs": [1, 2]}'], "--epochs takes one value"),
         (["--config", '{"epochs": []}'], "--epochs takes one value"),
+        (["--config", '{"metric": ["bleu", "chrf"]}'], "--metric takes one value"),
         (["--config", '{"epochs": 1, "epochs": 2}'], "stands in it twice"),
         (["--config", '{"max-steps": 1, "max_steps": 2}'], "--max-steps stands in it twice"),
         (

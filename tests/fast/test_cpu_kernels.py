@@ -105,6 +105,13 @@ def test_dropout_is_the_quick_one_while_the_block_runs():
     assert torch.equal(after, F.dropout(x, 0.5))  # PyTorch's again
 
 
+def test_the_arguments_of_attention_may_stand_by_position():
+    q = torch.randn(2, 1, 5, 4, requires_grad=True)
+    expected = F.scaled_dot_product_attention(q, q, q, None, 0.0, True)
+    with CpuKernels():
+        assert torch.equal(F.scaled_dot_product_attention(q, q, q, None, 0.0, True), expected)
+
+
 @pytest.mark.parametrize("length", [10, 60])
 def test_numbers_that_are_added_to_the_scores_stay_pytorchs(length):
     q, bias = torch.randn(2, 1, length, 4, requires_grad=True), torch.randn(length, length)

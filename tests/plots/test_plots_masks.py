@@ -8,6 +8,7 @@ import pytest
 import torch
 import vl_convert
 
+from annotated.batches import Batch, padding_mask
 from annotated.plots import explore_masks, plot_mask
 from annotated.plots.heatmaps import ALLOWED, HIDDEN
 from annotated.transformer.attention import subsequent_mask
@@ -50,6 +51,13 @@ def test_one_row_serves_every_query() -> None:
     np.testing.assert_array_equal(image.get_array(), PADDED.expand(2, 4).numpy())
 
 
+def test_the_masks_of_one_sentence_are_drawn_as_they_are() -> None:
+    tokens = torch.tensor([[5, 6, 7, 0]])
+    for mask in (subsequent_mask(4), padding_mask(tokens, 0), Batch.make_std_mask(tokens, 0)):
+        drawn = plot_mask(mask).images[0].get_array()
+        np.testing.assert_array_equal(drawn, mask[0].numpy())
+
+
 def test_without_tokens_positions_stand_on_the_axes() -> None:
     ax = plot_mask(CAUSAL[:3])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2"]
@@ -65,7 +73,7 @@ def test_without_tokens_positions_stand_on_the_axes() -> None:
         (CAUSAL.float(), "torch.bool"),
         (CAUSAL[:, :3], r"\(4, 4\)"),
         (CAUSAL[:3], r"\(4, 4\)"),
-        (CAUSAL.unsqueeze(0), r"\(4, 4\)"),
+        (CAUSAL.expand(2, 4, 4), r"\(4, 4\)"),
     ],
 )
 def test_what_is_no_mask_of_these_tokens_is_refused(mask: torch.Tensor, reason: str) -> None:

@@ -364,5 +364,6 @@ def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
         greedy_decode(model, src, None, 5, START, END, forbidden=range(12))
     with torch.no_grad():
         model.generator.proj.weight[5] = torch.nan
-    with pytest.raises(ValueError, match="not finite"):
-        greedy_decode(model, src, None, 5, START, END)
+    for search in (greedy_decode, beam_search):
+        with pytest.raises(ValueError, match="not finite"):
+            search(model, src, None, 6, START, END)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from annotated.metrics import METRICS, bootstrap
+from annotated.metrics import bootstrap
 from annotated.search.config import Search
 from annotated.translation.cli.flags import CORPUS
 from annotated.translation.cli.train import own_files
@@ -34,7 +34,7 @@ def evaluate(args: argparse.Namespace) -> None:
         options = bool(args.tokenized), Search(**search_settings(args)), args.bleu_tokenize
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
-        scores = {n: bootstrap(translations, references, metric=METRICS[n]()) for n in args.metric}
+        scores = {n: bootstrap(translations, references, metric=n) for n in args.metric}
     with ExitStack() as outputs:  # the last is written first, and each whatever becomes of the others
         if args.json is not None:
             values = asdict(results) | {name: asdict(score) for name, score in scores.items()}

@@ -7,7 +7,7 @@ PyTorch takes seconds to import: it and a command's own module are imported when
 import os
 import sys
 import traceback
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _AppendAction
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.machinery import SourceFileLoader
@@ -107,7 +107,13 @@ def parse(arguments: Sequence[str]) -> Namespace:
     name, *rest = arguments
     command = commands[name]
     settings = file_settings(name, rest, command)
-    flags = [flag for setting in settings.items() for flag in as_flags(*setting)]
+    repeated = {action.dest for action in command._actions if isinstance(action, _AppendAction)}
+    flags = [
+        flag
+        for name, value in settings.items()
+        for each in (value if name in repeated and isinstance(value, list) else [value])
+        for flag in as_flags(name, each)
+    ]
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
     args = command.parse_intermixed_args([*flags, *rest])
     if out := getattr(args, "out", None):
@@ -163,9 +169,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
 
 
 def as_flags(name: str, value: object) -> list[str]:
-    """Return a setting as it is given by hand; a list gives the flag `--metric` again and again."""
-    if isinstance(value, list) and value and name == "metric":
-        return [flag for each in value for flag in as_flags(name, each)]
+    """Return a setting as it is given by hand."""
     if isinstance(value, list):
         raise ValueError(f"{flag_name(name)} takes one value, not {value}")
     if isinstance(value, bool):

@@ -11,7 +11,6 @@ from annotated.translation.files import creating_folder, read_toml, write_json
 from annotated.translation.storage.model_folder import (
     SETTINGS,
     load_model,
-    load_weights,
     save_model,
     training_settings,
 )
@@ -30,7 +29,7 @@ def average(args: argparse.Namespace) -> None:
                 raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
     with creating_folder(args.out) as folder:
         model, *tokenizers = load_model(first)
-        load_weights(model, average_checkpoints(args.checkpoints), args.out)
+        model.load_state_dict(average_checkpoints(args.checkpoints))
         if settings:
             write_json(folder / SETTINGS, settings)  # they tell what text the model reads
         save_model(folder, model, *tokenizers)

@@ -25,6 +25,7 @@ from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation.devices import find_device
 from annotated.translation.files import read_json, settings_from_json, write_json
 from annotated.translation.storage.tensor_files import check_tensors, read_with_sums, write_tensors
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
@@ -153,7 +154,7 @@ def check_vocabularies(
 
 
 def save_model(
-    folder: Path,
+    folder: str | Path,
     model: EncoderDecoder,
     src_tokenizer: Tokenizer,
     tgt_tokenizer: Tokenizer,
@@ -222,10 +223,10 @@ def load_model(
 ) -> tuple[EncoderDecoder, Tokenizer, Tokenizer]:
     """Read a model folder: the model in evaluation mode, its tokenizers for source and target.
 
-    Raises FileNotFoundError for a folder without a model, and ValueError, naming the file, for one that is
-    damaged, put together from several or of another format.
+    The device "auto" is the best there is. Raises FileNotFoundError for a folder without a model, and
+    ValueError, naming the file, for one that is damaged, put together from several or of another format.
     """
-    folder = Path(folder).expanduser()
+    folder, device = Path(folder).expanduser(), find_device(device)
     config, names = read_config(folder)
     tensors, sums = read_with_sums(folder / WEIGHTS)
     model = model_with(config, tensors, folder / WEIGHTS)

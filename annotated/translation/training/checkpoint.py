@@ -21,6 +21,7 @@ from annotated.translation.storage.model_folder import (
     CONFIG,
     SETTINGS,
     WEIGHTS,
+    build_model,
     load_weights,
     named_state,
     read_config,
@@ -235,11 +236,14 @@ def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> Non
 def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     """Compute the arithmetic mean of the weights in several model folders (section 6.1), in their own dtype.
 
-    Raises ValueError for no folders, and for folders whose tensors, settings or tokenizers differ.
+        model.load_state_dict(average_checkpoints(folders))
+
+    A matrix that is tied stands in it under each of its names. Raises ValueError for no folders, and for
+    folders whose tensors, settings or tokenizers differ.
     """
     if not folders:
         raise ValueError("there are no checkpoints to average")
-    paths = [Path(folder) for folder in folders]
+    paths = [Path(folder).expanduser() for folder in folders]
     first, model = read_tensors(paths[0] / WEIGHTS), model_files(paths[0])
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
     for path in paths[1:]:
@@ -249,7 +253,10 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
             raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
         for name, tensor in tensors.items():
             total[name] += tensor
-    return {name: (tensor / len(paths)).to(first[name].dtype) for name, tensor in total.items()}
+    mean = {name: (tensor / len(paths)).to(first[name].dtype) for name, tensor in total.items()}
+    own = build_model(read_config(paths[0])[0])
+    saved = {id(tensor): mean[name] for name, tensor in named_state(own).items()}
+    return {name: saved[id(t)] for name, t in own.state_dict(keep_vars=True).items() if id(t) in saved}
 
 
 def model_files(folder: Path) -> list[object]:

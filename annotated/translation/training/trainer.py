@@ -26,7 +26,6 @@ from annotated.translation.devices import default_torch_state, print_message, ra
 from annotated.translation.storage.model_folder import (
     TrainedText,
     check_has_settings,
-    load_weights,
     rehearse_saving,
     training_settings,
     write_model,
@@ -296,5 +295,5 @@ class Trainer:
         """Load the mean of checkpoints, which the first process reads, in all processes."""
         with raise_on_all_ranks():
             if self.rank == 0:
-                load_weights(self.model, average_checkpoints(folders), self.out.path)
+                self.model.load_state_dict(average_checkpoints(folders))
         broadcast_state(self.model)
