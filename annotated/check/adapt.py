@@ -49,8 +49,7 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     if len(unknown) == len(left) == 1 and unknown[0][0] != "*":
         used[unknown.pop()] = left[0]
     if unknown:
-        what = getattr(function, "__name__", type(function).__name__)
-        raise Missing(f"what is `{', '.join(unknown)}` of `{what}`? Say how to call it in an adapter")
+        raise unclear(function, *unknown)
     known = {name: values[key] for name, key in used.items()}
     before = {key: x._version for key, x in values.items() if isinstance(x, Tensor)}
     in_order = [known.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in known]
@@ -58,6 +57,11 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     changed = [key for key, version in before.items() if values[key]._version != version]
     expect(not changed, f"it writes into the {' and '.join(changed)} that it is given")
     return result
+
+
+def unclear(function: Any, *parameters: str) -> Missing:
+    what = getattr(function, "__name__", type(function).__name__)
+    return Missing(f"what is `{', '.join(parameters)}` of `{what}`? Say how to call it in an adapter")
 
 
 def match(
@@ -80,10 +84,18 @@ def match(
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter] | None:
-    """Return the parameters of a function, class or module; of C code, which does not tell, None."""
+    """Return the parameters of a function, class or module; of C code, which does not tell, None.
+
+    What it takes out of its **kwargs by name, as its source says, is among them.
+    """
     with suppress(TypeError, ValueError):  # a module's own call says nothing about its arguments
         spoken = function.forward if isinstance(function, nn.Module) else function
-        return [*inspect.signature(spoken).parameters.values()]
+        found = [*inspect.signature(spoken).parameters.values()]
+        for rest in [p for p in found if p.kind is p.VAR_KEYWORD]:
+            with suppress(OSError):
+                taken = re.findall(rf"\b{rest.name}(?:\.\w+\(|\[)[\"'](\w+)", inspect.getsource(spoken))
+                found += [inspect.Parameter(n, rest.KEYWORD_ONLY, default=None) for n in dict.fromkeys(taken)]
+        return found
     return None
 
 

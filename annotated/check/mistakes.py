@@ -402,5 +402,7 @@ SEEN = {
     "not the sum of -q log p": "return -(q * log_probs).sum()",
     "a mean over tokens, not their sum": "return the sum: the training loop divides by the number of tokens",
     "counts as 1": "step = max(step, 1)",
+    "step 0, which PyTorch's": "LambdaLR asks for step 0 first: step = max(step, 1), or give it step + 1",
+    "stays on the CPU": "make it where the others are, such as torch.arange(n, device=x.device)",
     "the beam finds something else": "are the scores log-probabilities (log_softmax), added up, and do all hypotheses compete by their sums?",
 }

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, first, perturb, takes_all
+from annotated.check.adapt import Code, Missing, first, parameters_of, perturb, takes_all, unclear
 from annotated.check.comparing import close
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
@@ -28,8 +28,12 @@ class Model:
     def of(cls, code: Code, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
         sizes = {**SIZES, "dropout": 0.0, "pad": code.pad, "device": "cpu", **sizes}
-        if not takes_all(code["make_model"], "src_vocab", "tgt_vocab"):
-            vocabulary = "tgt_vocab" if takes_all(code["make_model"], "tgt_vocab") else "src_vocab"
+        make = code["make_model"]
+        rest = [f"**{p.name}" for p in parameters_of(make) or () if p.kind is p.VAR_KEYWORD]
+        if rest and not takes_all(make, "d_model"):
+            raise unclear(make, *rest)
+        if not takes_all(make, "src_vocab", "tgt_vocab"):
+            vocabulary = "tgt_vocab" if takes_all(make, "tgt_vocab") else "src_vocab"
             sizes["tgt_vocab"] = sizes["src_vocab"] = sizes[vocabulary]
         module = code.build("make_model", **sizes)
         if not isinstance(module, nn.Module):

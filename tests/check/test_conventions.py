@@ -59,6 +59,18 @@ def test_what_cannot_be_told_by_its_name_is_not_called(function: object) -> None
         call(function, hypotheses=["a"], references=["b"])
 
 
+def test_a_model_whose_sizes_are_in_keywords_that_nobody_can_read_is_asked_about() -> None:
+    class Transformer(torch.nn.Module):
+        def __init__(self, src_vocab, tgt_vocab, **sizes):
+            super().__init__()
+            self.layers = torch.nn.Linear(src_vocab, tgt_vocab)
+            self.sizes = dict(sizes)
+
+    report = check.make_model(Transformer)
+    assert "what is `**sizes` of `Transformer`?" in report.text(verbose=True)
+    assert not report.count("failed")
+
+
 def test_one_value_and_one_unknown_parameter_belong_together() -> None:
     assert call(lambda whatever, mask: (whatever, mask), src=1, src_mask=2) == (1, 2)
     assert call(lambda q, /, k: (q, k), query=1, key=2) == (1, 2)

@@ -1,7 +1,9 @@
 """Laws of what stands around attention: networks, embeddings, positions, norms (lessons 04 to 06)."""
 
 import itertools
+import linecache
 import math
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -11,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing, call, first, takes, takes_all
+from annotated.check.adapt import Code, Missing, call, first, origin, takes, takes_all
 from annotated.check.comparing import Failure, close, compare, expect, expect_shape, numbers
-from annotated.check.law import law
+from annotated.check.law import law, own_frames
 from annotated.check.models import Model
 from annotated.check.tracing import Calls, expect_modes, normalized, residual_mistake, trace, wrapping
 
@@ -123,7 +125,7 @@ def add_positions(code: Code, module: nn.Module, x: Tensor) -> Tensor:
 
 
 @law(POSITIONS, "positional_encoding", "positions: added")
-def positions_added(code: Code) -> str | None:
+def positions_added(code: Code) -> str:
     """Positions are added to x: the same for every sentence, different at every position."""
     x, module = torch.randn(3, 7, 16), build_positions(code)
     out, zero = add_positions(code, module, x), add_positions(code, module, x * 0)
@@ -140,11 +142,12 @@ def positions_added(code: Code) -> str | None:
         dropping = build_positions(code, 0.5).train()
         kept = torch.stack([add_positions(code, dropping, torch.zeros(1, 7, 16)) for _ in range(9)])
         expect(not close(kept.amax(0), kept.amin(0)), "the positions lose nothing to dropout")
-    check_kept(build_positions(code), lambda module: add_positions(code, module, x.to("meta")))
+    kept = build_positions(code)
+    remark = check_kept(kept, lambda device: add_positions(code, kept, x.to(device)))
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
-    return None
+    return remark
 
 
 @law(POSITIONS, "positional_encoding", "positions: formula", "positions: added")
@@ -171,17 +174,38 @@ def positions_formula(code: Code) -> str | None:
     raise Failure("the encodings are wrong", row, got=got[:9, :6], j=columns, table=changed)
 
 
-def check_kept(module: nn.Module, run: Callable[[nn.Module], Any]) -> None:
-    """Raise Failure if a table is a plain attribute, which no device and no checkpoint finds."""
-    told = [m for m in module.modules() if not takes(type(m), "device")]  # which are made where they stay
-    plain = [f"{type(m).__name__}.{name}" for m in told for name, x in vars(m).items()
-             if isinstance(x, Tensor) and x.dim() > 1]  # fmt: skip
-    if plain:  # to a device without numbers: PyTorch refuses what stayed behind
-        try:
-            run(module.to("meta"))
-        except (RuntimeError, NotImplementedError) as error:
-            left_behind = "device" in str(error)
-            expect(not left_behind, f"`.to(device)` leaves {', '.join(plain)} behind")
+def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
+    """Raise Failure if a table is a plain attribute, which no device and no checkpoint finds.
+
+    A tensor that is made on the CPU in each pass is only remarked, where the code says nothing of devices.
+    """
+    own = [m for m in module.modules() if origin(m) != "torch"]
+    told = [m for m in own if takes(type(m), "device") or hasattr(m, "device")]  # which says where it is
+    plain = [f"{type(m).__name__}.{name}" for m in own if m not in told
+             for name, x in vars(m).items() if isinstance(x, Tensor) and x.dim() > 1]  # fmt: skip
+    with suppress(Exception), torch.device("meta"):  # what a pass makes without a device; mostly nothing
+        run("cpu")
+        if not plain:
+            return ""
+    try:  # on a device without numbers: PyTorch refuses what stayed behind
+        module.to("meta")
+        run("meta")
+    except (RuntimeError, NotImplementedError) as error:
+        expect(not plain or "device" not in str(error), f"`.to(device)` leaves {', '.join(plain)} behind")
+        if "is not on the expected device" in str(error) and not told:
+            return made_elsewhere(error)
+    return ""
+
+
+def made_elsewhere(error: Exception) -> str:
+    """Raise Failure for a tensor made on the CPU by code that minds devices; remark it in other code."""
+    own = own_frames(error)
+    text = "".join(linecache.getlines(own[-1].filename)) if own else ""
+    if re.search(r"^device *=", text, re.IGNORECASE | re.MULTILINE):
+        return ""  # it says once for all where its tensors are
+    told = "a tensor that each pass makes stays on the CPU, wherever the model is"
+    expect("device" not in text, told, own[-1].line if own else "")
+    return told
 
 
 def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -240,7 +240,7 @@ def beam_against_the_tree(code: Code) -> None:
     function, src = code["beam_search"], torch.tensor([[5, 6, 5]])
     model, found = build_model(code, src_vocab=7, tgt_vocab=7, N=1), Counter[tuple[int, float]]()
     kinds = [(width, 0.0) for width in (2, 3, 4, 16)]
-    kinds += [(4, 4.0), (16, 4.0)] if takes_all(function, "alpha", "beam") else []
+    kinds += [(4, 8.0), (16, 8.0)] if takes_all(function, "alpha", "beam") else []
     told, made, runs, cached, example = set[str](), Counter[str](), 0, False, ""
     for seed in range(40):
         draw(model, seed)
@@ -264,7 +264,7 @@ def beam_against_the_tree(code: Code) -> None:
                 for name, rules in WRONG_RULES.items():
                     wrong_one = rules(width, alpha)
                     tastes = [replace(wrong_one, **x) for x in TASTES]
-                    made[name] += got in finds(tree, wrong_one, *tastes)
+                    made[name] += bool({got, (START, *got)} & finds(tree, wrong_one, *tastes))
             if got not in right and not example:
                 with spied() as weights:
                     sentence(model, function, src, 4, end=END, **more)

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import math
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -178,4 +179,15 @@ def rate_equation(code: Code) -> str | None:
             not code.stubs or math.isclose(zero, one), f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
         )
         return None
-    return "step 0, which PyTorch's schedulers ask for first, divides by 0"
+    seen = "step 0, which PyTorch's schedulers ask for first, divides by 0"
+    expect(not hands_on(code["rate"]), seen)
+    return seen
+
+
+def hands_on(rate: Any) -> bool:
+    """Tell whether the file of a schedule gives it to PyTorch's LambdaLR with the steps as they are."""
+    name, text = re.escape(getattr(rate, "__name__", "")), ""
+    with suppress(OSError, TypeError):
+        text = inspect.getsource(inspect.getmodule(rate))
+    steps = rf"lambda (\w+)[^:]*: *{name}\((\w+ *= *)?\1 *[,)]|partial\( *{name}\b"
+    return "LambdaLR(" in text and re.search(steps, text) is not None
