@@ -16,6 +16,7 @@ from annotated.check.tracing import Call, Calls, normalized, record, residual_mi
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 4, 11, 6, 21]])
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15], [3, 7, 8, 20, 9, 10]])
 S, T = SRC.size(1), TGT.size(1)
+MAPS = nn.Linear, nn.Conv1d
 SELF, CROSS, NETWORK = "self-attention", "attention to the memory", "feed-forward network"
 
 
@@ -98,8 +99,8 @@ class Walk:
                 attentions[call.begin] = call, SELF if spot.x.size(-1) == spot.x.size(-2) else CROSS
         found = [self.sublayer(kind, [call], inside) for call, kind in attentions.values()]
         outside = [c for c in inside if not any(c in a or c is a for a, _ in attentions.values())]
-        maps = [c for c in outside if isinstance(c.module, nn.Linear)]
-        if not maps:  # such as two matrices, or a convolution
+        maps = [c for c in outside if isinstance(c.module, MAPS)]
+        if not maps:  # such as two matrices
             maps = [c for c in outside if sum(p.dim() > 1 for p in c.module.parameters()) > 1
                     and not any(a in c for a, _ in attentions.values())][:1]  # fmt: skip
         if maps:
@@ -109,13 +110,14 @@ class Walk:
     def sublayer(self, kind: str, maps: list[Call], inside: list[Call]) -> Sublayer:
         around = [c for c in inside if all(m in c or m is c for m in maps)]
         own = around[-1] if around else maps[0]  # a network may be two maps without a module of their own
-        linear = [c for c in inside if isinstance(c.module, nn.Linear) and (c in own or c in maps)]
+        linear = [c for c in inside if isinstance(c.module, MAPS) and (c in own or c in maps)]
 
-        def vectors(tensors: list[Any]) -> list[Tensor]:
-            shapes = self.x_shapes.values()
-            return [
-                x for x in tensors if isinstance(x, Tensor) and x.is_floating_point() and x.shape in shapes
-            ]
+        def vectors(tensors: list[Any]) -> list[Tensor]:  # a convolution has its features second
+            shapes, floats = (
+                self.x_shapes.values(),
+                [x for x in tensors if isinstance(x, Tensor) and x.dim() == 3 and x.is_floating_point()],
+            )
+            return [y for x in floats for y in (x, x.mT) if y.shape in shapes]
 
         inputs = vectors(own.inputs)
         reads = vectors([c.x for c in linear])[:1] or inputs[:1]
