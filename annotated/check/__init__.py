@@ -14,7 +14,7 @@ from typing import Any
 
 from annotated.check.adapt import CONVENTIONS, PARTS, Code
 from annotated.check.comparing import Failure
-from annotated.check.law import Law, TimeUp, blame_causes, crash, guard, raised_in
+from annotated.check.law import SECONDS, Law, TimeUp, blame_causes, crash, guard, raised_in
 from annotated.check.laws import LAWS
 from annotated.check.loading import as_script
 from annotated.check.report import Finding, Report
@@ -28,7 +28,7 @@ TAKE_MASKS = {"attention: mask", "heads: mask", "model: source padding", "model:
 def run(
     source: ModuleType | Mapping[str, Any],
     adapter: Mapping[str, Any] | None = None,
-    seconds: float = 20,
+    seconds: float = SECONDS,
     name: str = "",
 ) -> Report:
     """Hold code to every law.
@@ -43,7 +43,7 @@ def run(
     return Report(hold(Code.of(source, adapter), seconds), name or getattr(source, "__name__", ""))
 
 
-def hold(code: Code, seconds: float = 20) -> tuple[Finding, ...]:
+def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
     """Hold code to every law.
 
     Where all that makes masks and all that takes them agree that True means hidden, they keep their laws so.
@@ -59,7 +59,9 @@ def hold(code: Code, seconds: float = 20) -> tuple[Finding, ...]:
     return tuple(blame_causes([*findings.values()]))
 
 
-def run_file(path: Path, adapter: Path | None = None, seconds: float = 20, strict: bool = False) -> Report:
+def run_file(
+    path: Path, adapter: Path | None = None, seconds: float = SECONDS, strict: bool = False
+) -> Report:
     """Hold a file to every law. One that cannot be executed has one finding: why.
 
     The adapter is a file that defines names and conventions; in it, `mine` is the module under test. If

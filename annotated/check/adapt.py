@@ -239,9 +239,8 @@ class Code:
         mask = None if mask is None else mask.expand(*heads, -1, -1).flatten(0, 1)
         result = self.masked(function, 1, mask, all_seen, **folded, **more)
         many = isinstance(result, tuple | list)
-        parts = [
-            x.unflatten(0, heads) if isinstance(x, Tensor) else x for x in (result if many else [result])
-        ]
+        outputs = result if many else [result]
+        parts = [x.unflatten(0, heads) if isinstance(x, Tensor) else x for x in outputs]
         return tuple(parts) if many else parts[0]
 
     def attend(

@@ -25,9 +25,7 @@ def write_stubs(folder: Path) -> Path:
     path = folder / "transformer.py"
     folder.mkdir(parents=True, exist_ok=True)
     if path.exists():
-        raise FileExistsError(
-            f"{path} is there already, and is not replaced: name another folder, or move it away"
-        )
+        raise FileExistsError(f"{path} is there already: name another folder, or move it away")
     with path.open("x", encoding="utf-8") as file:
         file.write(HINT.sub("", STUBS.read_text(encoding="utf-8")))
     return path
@@ -80,9 +78,10 @@ def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
     learned = [name for name, _ in model.module.named_parameters() if name in missing]  # buffers are its own
     if learned or unexpected:
         lacks, has = (", ".join(names[:3]) or "nothing" for names in (unexpected, learned))
-        raise ValueError(f"the weights do not fit: they have {lacks}, which your model lacks; your model has "
-                         f"{has}, which they lack. Names are those of the stubs, and the model is post-norm, "
-                         "without a norm after the last layer")  # fmt: skip
+        told = f"the weights have {lacks}, which your model lacks, and lack {has}, which it has. "
+        raise ValueError(
+            f"{told}Take the names of the stubs, and post-norm, without a norm after the last layer"
+        )
     src = torch.tensor([[*tokenizer.encode(text), tokenizer.end]])
     tokens: list[int] = []
     with torch.no_grad():

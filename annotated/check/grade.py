@@ -76,14 +76,11 @@ def grade(
         process.join()
         receiver.close()
         failed = Finding("file", "It can be checked at all.", "", "failed", why)
-        return Report((*(findings or (failed,)), *lacking(findings, required)), name_of(folder, path))
+        name = str(path.relative_to(folder).with_suffix(""))
+        return Report((*(findings or (failed,)), *lacking(findings, required)), name)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(one, files))
-
-
-def name_of(folder: Path, path: Path) -> str:
-    return str(path.relative_to(folder).with_suffix(""))
 
 
 def required_parts(require: Iterable[str]) -> list[str]:
@@ -98,10 +95,10 @@ def required_parts(require: Iterable[str]) -> list[str]:
 def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]:
     """Return a failure for each required part of which no law was kept."""
     kept = {f.law for f in findings if f.status == "passed"}
-    without = [part for part in required if not kept & {law.name for law in LAWS if law.part == part}]
+    with_one = {law.part for law in LAWS if law.name in kept}
     says = "The submission has each part that is required, and laws of it are kept."
-    return [Finding(f"required: {part}", says, "", "failed", f"no law of `{PARTS[part][0]}` was kept")
-            for part in without]  # fmt: skip
+    seen = {part: f"no law of `{PARTS[part][0]}` was kept" for part in required if part not in with_one}
+    return [Finding(f"required: {part}", says, "", "failed", why) for part, why in seen.items()]
 
 
 # ---- between the two processes: a line that says that work begins, and one with the findings
@@ -153,24 +150,18 @@ def check_in_child(
     vars(current_process()).update(_args=(), _kwargs={})  # which the token is among
     os.write(pipe, b"begun\n")
     write, leave, encode = os.write, os._exit, json.JSONEncoder().encode
-    if looks := looks_around(path.read_text("utf-8", "replace")):
-        findings: tuple[Finding, ...] = (
-            refused(f"it looks at what has called it: {', '.join(sorted(looks))}"),
-        )
-    else:
+    why = looks_around(path.read_text("utf-8", "replace"))
+    if not why:
         ours = shut_out(path, folder, adapter)
         names, look, compare = watched(ours), watched, tampered
-        findings = run_file(path, adapter, seconds, strict=True).findings
-        if change := compare(names, look(ours)):
-            findings = (refused(f"it changes {change}"),)
+        findings = [*run_file(path, adapter, seconds, strict=True).findings]
+        why = compare(names, look(ours))
+    if why:
+        findings = [Finding("file", "A submission leaves the grader alone.", "", "failed", why)]
     data = (encode({"token": token, "findings": [asdict(f) for f in findings]}) + "\n").encode()
     while data:
         data = data[write(pipe, data) :]
     leave(0)
-
-
-def refused(why: str) -> Finding:
-    return Finding("file", "A submission leaves the grader alone.", "", "failed", why)
 
 
 # ---- what a submission may not do: this is no sandbox, but it takes more than ordinary Python to get out
@@ -186,16 +177,15 @@ INTROSPECTION = re.compile(
 )
 
 
-def looks_around(source: str) -> set[str]:
-    """Return the names by which code gets hold of what has called it: no part of a Transformer does."""
+def looks_around(source: str) -> str:
+    """Tell whether code gets hold of what has called it, and how: no part of a Transformer does."""
     with contextlib.suppress(SyntaxError, ValueError, RecursionError):
         nodes = [*ast.walk(ast.parse(source))]
         attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        texts = {
-            node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-        return {name for name in attributes | texts if INTROSPECTION.fullmatch(name)}
-    return set()
+        texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+        names = {name for name in attributes | texts if INTROSPECTION.fullmatch(name)}
+        return f"it looks at what has called it: {', '.join(sorted(names))}" if names else ""
+    return ""
 
 
 def shut_out(path: Path, folder: Path, adapter: Path | None) -> dict[str, Any]:
@@ -239,11 +229,11 @@ def watched(ours: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def tampered(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
-    """Return a name that is another thing now, or nothing."""
+    """Tell whether a name is another thing now, and which."""
     for name, names in before.items():
         for key, x in names.items():
             if now[name].get(key) is not x and key != "__warningregistry__":
-                return f"{name}.{key}"
+                return f"it changes {name}.{key}"
     return ""
 
 
@@ -257,9 +247,8 @@ def grades_as_csv(reports: list[Report]) -> str:
     writer.writeheader()
     for report in reports:
         texts = {"submission": report.name, "first mistake": report.first_mistake()}
-        texts = {
-            name: f"'{x}" if x.startswith(("=", "+", "-", "@", "\t")) else x for name, x in texts.items()
-        }
+        formulas = "=", "+", "-", "@", "\t"
+        texts = {name: f"'{x}" if x.startswith(formulas) else x for name, x in texts.items()}
         statuses = {f.law: f.status for f in report.findings}
         result = {"result": "passed" if report.passed else "failed"}
         writer.writerow(texts | result | report.counts() | statuses)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import torch
 
-from annotated.check.adapt import Code, Missing
+from annotated.check.adapt import PARTS, Code, Missing
 from annotated.check.comparing import Failure
 from annotated.check.mistakes import explain
 from annotated.check.report import Finding
+
+SECONDS = 20.0  # for each law, of computing
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Law:
     after: tuple[str, ...]  # how the names of laws begin from whose failure that of this one may follow
     holds: Callable[[Code], str | None]  # raises Failure; may return a remark
 
-    def __call__(self, code: Code, seconds: float = 20) -> Finding:
+    def __call__(self, code: Code, seconds: float = SECONDS) -> Finding:
         """Hold code to this law; whatever the code does, a finding comes back."""
         finding = partial(Finding, self.name, " ".join((self.holds.__doc__ or "").split()), self.lesson)
         if self.name in code.not_applicable:
@@ -38,11 +40,9 @@ class Law:
                 torch.manual_seed(0)
                 return finding("passed", self.holds(code) or "")
         except Missing as missing:
-            return (
-                finding("todo", "not written yet")
-                if code.is_stub(self.part)
-                else finding("missing", str(missing))
-            )
+            if code.is_stub(self.part):
+                return finding("todo", "not written yet")
+            return finding("missing", str(missing))
         except Failure as failure:
             mistake = failure.mistake or explain(self.name, failure.seen, **failure.facts)
             return finding("failed", failure.seen, failure.example, mistake)
@@ -59,27 +59,12 @@ class Law:
 
 
 LAWS: list[Law] = []
-# How the names of laws begin that are of a model's parts.
-OF_PARTS = (
-    "attention",
-    "heads",
-    "feed-",
-    "layer",
-    "emb",
-    "positions",
-    "residual",
-    "dropout",
-    "generator",
-    "causal",
-)
+# What a model is made of: its own laws may follow from theirs.
+OF_A_MODEL = [*PARTS][: [*PARTS].index("make_model")]
 
 
 def law(lesson: str, part: str, name: str, *after: str) -> Callable[[Callable[[Code], str | None]], Law]:
     """Register a function as a law; its docstring is what the law says."""
-    after = (
-        *after,
-        *(OF_PARTS if part == "make_model" else ()),
-    )  # a model's laws may follow from those of parts
 
     def register(holds: Callable[[Code], str | None]) -> Law:
         LAWS.append(Law(name, part, lesson, after, holds))
@@ -93,7 +78,8 @@ def blame_causes(findings: list[Finding]) -> list[Finding]:
     laws, failed, told = {law.name: law for law in LAWS}, list[str](), []
     for f in findings:
         if f.status == "failed" and f.law in laws:
-            causes = [name for name in failed if name.startswith(laws[f.law].after)]
+            law, parts = laws[f.law], OF_A_MODEL if laws[f.law].part == "make_model" else ()
+            causes = [name for name in failed if name.startswith(law.after) or laws[name].part in parts]
             failed.append(f.law)
             told.append(replace(f, follows=causes[0], mistake="") if causes else f)
         else:

@@ -1,12 +1,17 @@
 """Name the likely mistake behind a broken law: what people write instead, and what that would give."""
 
 import math
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from annotated.check.comparing import Predicates, close, softmax, told_by
+
+# The usual mistake behind what a law has seen, by a part of its words.
+SEEN = tomllib.loads(Path(__file__).with_name("seen.toml").read_text(encoding="utf-8"))
 
 
 def explain(law: str, seen: str, /, **facts: Any) -> str:
@@ -17,6 +22,7 @@ def explain(law: str, seen: str, /, **facts: Any) -> str:
     return next(exact, next(usual, ""))
 
 
+AXES = ("the queries", -2), ("dimension 1, the heads", 1), ("dimension 0, the batch", 0)
 ROWS = ", not over the keys (dim=-1)"
 HIDES = "(or, if True means hidden in your masks, say TRUE_HIDES = True)"
 TARGET_MASK = "the decoder gets no target mask, or a wrong one: subsequent_mask(tgt.size(1)), as in training"
@@ -30,9 +36,7 @@ MISTAKES: Predicates = {
         "the division by sqrt(d_k) is missing": lambda f: softmax(f.s) @ f.v,
         "the scores are divided by d_k, not by its root": lambda f: softmax(f.s / f.c**2) @ f.v,
         "the scores are multiplied by sqrt(d_k)": lambda f: softmax(f.s * f.c) @ f.v,
-        f"the softmax runs over the queries{ROWS}": lambda f: softmax(f.s / f.c, -2) @ f.v,
-        f"the softmax runs over dimension 1, the heads{ROWS}": lambda f: softmax(f.s / f.c, 1) @ f.v,
-        f"the softmax runs over dimension 0, the batch{ROWS}": lambda f: softmax(f.s / f.c, 0) @ f.v,
+        **{f"the softmax runs over {of}{ROWS}": lambda f, dim=dim: softmax(f.s / f.c, dim) @ f.v for of, dim in AXES},
         f"the softmax runs over all scores{ROWS}": lambda f: softmax((f.s / f.c).flatten(-2)).view_as(f.s) @ f.v,
         "the softmax is missing": lambda f: f.s / f.c @ f.v,
         "log_softmax stands where softmax should": lambda f: (f.s / f.c).log_softmax(-1) @ f.v,
@@ -79,9 +83,7 @@ MISTAKES: Predicates = {
         "the heads multiply by sqrt(d_k), and must divide": lambda f: f.heads(by=1 / f.root),
         "there is one head as wide as the model: h is not used": lambda f: f.apart(split=lambda x: x, by=f.Q.size(-1) ** 0.5),
         "there is one head as wide as the model, divided by sqrt(d_k)": lambda f: f.apart(split=lambda x: x),
-        f"the softmax in the heads runs over the queries{ROWS}": lambda f: f.heads(dim=-2),
-        f"the softmax in the heads runs over the heads (dim=1){ROWS}": lambda f: f.heads(dim=1),
-        f"the softmax in the heads runs over the batch (dim=0){ROWS}": lambda f: f.heads(dim=0),
+        **{f"the softmax in the heads runs over {of}{ROWS}": lambda f, dim=dim: f.heads(dim=dim) for of, dim in AXES},
         "keys and queries are swapped": lambda f: f.heads(Q=f.K, K=f.Q),
         "keys and values are swapped": lambda f: f.heads(K=f.V, V=f.K),
         "the keys are used as values": lambda f: f.heads(V=f.K),
@@ -99,9 +101,7 @@ MISTAKES: Predicates = {
         "there is no ReLU between the two linear maps, so that they are one": lambda f: f.w_2(f.inner),
         "the ReLU comes after the second linear map, not between": lambda f: f.w_2(f.inner).relu(),
         "there is a second ReLU, after the second linear map": lambda f: f.w_2(f.inner.relu()).relu(),
-        "a sigmoid stands where the ReLU should": lambda f: f.w_2(f.inner.sigmoid()),
-        "a tanh stands where the ReLU should": lambda f: f.w_2(f.inner.tanh()),
-        "a softmax stands where the ReLU should": lambda f: f.w_2(softmax(f.inner)),
+        **{f"a {g.__name__} stands where the ReLU should": lambda f, g=g: f.w_2(g(f.inner)) for g in (torch.sigmoid, torch.tanh, softmax)},
         "the input is added inside: the residual connection belongs outside": lambda f: f.w_2(f.inner.relu()) + f.x,
     },
     "layer norm: each vector alone": {
@@ -144,8 +144,7 @@ MISTAKES: Predicates = {
         PAIR: lambda f: f.table(f.j),
         f"{PAIR}, not 2j / d_model": lambda f: f.table(2 * f.j),
         "the angle grows with i: divide by 10000^(2i / d_model), do not multiply": lambda f: f.table(-(f.j // 2 * 2)),
-        "the base is 1000: it is 10000": lambda f: f.table(base=1000),
-        "the base is 100000: it is 10000": lambda f: f.table(base=100000),
+        **{f"the base is {base}: it is 10000": lambda f, base=base: f.table(base=base) for base in (1000, 100000)},
         "the exponent is 0 in every column: // divides 2i by d_model as an integer": lambda f: f.table(0 * f.j),
         "the angle is in degrees": lambda f: f.table(unit=math.pi / 180),
         "the angle is in turns: 2 pi does not belong there": lambda f: f.table(unit=2 * math.pi),
@@ -167,9 +166,7 @@ MISTAKES: Predicates = {
         "the sub-layer's output is subtracted: it must be added": lambda f: f.norm(f.x - f.f(f.x)),
         "the sub-layer's output is not used": lambda f: f.norm(f.x),
     },
-    "generator: log-probabilities": {
-        "log_softmax is taken of another dimension first": lambda f: f.x.log_softmax(1).log_softmax(-1),
-    },
+    "generator: log-probabilities": {"log_softmax is taken of another dimension first": lambda f: f.x.log_softmax(1).log_softmax(-1)},
     "causal mask": {
         "the mask is inverted: True (1) stands where it should hide": lambda f: f.ones.triu(1),
         "a position cannot see itself: the diagonal belongs to the mask": lambda f: f.ones.tril(-1),
@@ -179,12 +176,8 @@ MISTAKES: Predicates = {
         "everything is hidden": lambda f: f.ones * 0,
         "a position sees only itself": lambda f: f.ones.tril().triu(),
     },
-    "model: probabilities": {
-        "the generator is as wide as the source's vocabulary: Linear(d_model, tgt_vocab)": lambda f: f.got.size(-1) == f.src_vocab,
-    },
-    "model: sizes": {
-        "the stack does not have N layers, or not all of them run: for _ in range(N)": lambda f: f.N > 0,
-    },
+    "model: probabilities": {"the generator is as wide as the source's vocabulary: Linear(d_model, tgt_vocab)": lambda f: f.got.size(-1) == f.src_vocab},
+    "model: sizes": {"the stack does not have N layers, or not all of them run: for _ in range(N)": lambda f: f.N > 0},
     "model: no peeking": {  # which positions have weight in the decoder's self-attention, what else mixes them
         "the causal mask is inverted: a position sees only what follows": lambda f: f.seen.triu(1).any() and not f.seen.tril(-1).any(),
         "everything is hidden alike, and so nothing is: a mask is inverted, or True means another thing in it": lambda f: f.uniform,
@@ -212,9 +205,7 @@ MISTAKES: Predicates = {
         "a norm is made and never called: pre-norm needs one more after the last layer": lambda f: f.idle and all("norm" in name.lower() for name in f.idle),
         "of W^Q, W^K and W^V in one matrix, a part is never read: each has its own use": lambda f: f.parts,
     },
-    "model: memory": {
-        "no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing,
-    },
+    "model: memory": {"no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing},
     "model: residuals and norms": {
         "pre-norm needs one more norm after the last layer": lambda f: f.order == "pre-norm",
         "all layers must have one order": lambda f: " and " in f.order,
@@ -225,9 +216,7 @@ MISTAKES: Predicates = {
         "a position cannot see itself: the diagonal belongs to the causal mask": lambda f: all(t == j for t, j in f.blind),
     },
     "model: own weights": {"one module serves in several places: give each its own": lambda f: len(f.names) == 1},
-    "model: first loss": {
-        "the output shares the embeddings' matrix: start it with deviation d_model ** -0.5": lambda f: f.tied and f.wide > 0.5,
-    },
+    "model: first loss": {"the output shares the embeddings' matrix: start it with deviation d_model ** -0.5": lambda f: f.tied and f.wide > 0.5},
     "batch: shifted target": {
         "padding is counted: (tgt_y != pad).sum()": lambda f: f.count == 8,
         "the target is not shifted: the decoder reads the token that it has to predict": lambda f: torch.equal(f.read, f.predict),
@@ -250,15 +239,12 @@ MISTAKES: Predicates = {
         "the loss is not linear in log p: are the arguments of KL swapped? It is KLDivLoss(...)(log_probs, q)": lambda f: not f.linear,
         "the sign of the loss is lost": lambda f: f.right < 0,
     },
-    "smoothing: padding": {
-        "the mean is over all rows: divide by the number of real tokens": lambda f: math.isclose(2 * f.long, f.short, rel_tol=1e-3),
-    },
+    "smoothing: padding": {"the mean is over all rows: divide by the number of real tokens": lambda f: math.isclose(2 * f.long, f.short, rel_tol=1e-3)},
     "rate: equation 3": {  # steps s; `rate` computes with changes, by what is wanted
         "max stands where min should": lambda f: f.rate(least=torch.maximum),
         "the factor d_model^-0.5 is missing": lambda f: f.rate(of_d=0),
         "the sign of d_model's exponent is lost: it is -0.5": lambda f: f.rate(of_d=0.5),
-        "warm-up has the exponent -0.5: it is -1.5": lambda f: f.rate(of_w=-0.5),
-        "warm-up has the exponent -1: it is -1.5": lambda f: f.rate(of_w=-1),
+        **{f"warm-up has the exponent {x}: it is -1.5": lambda f, x=x: f.rate(of_w=x) for x in (-0.5, -1)},
         "there is no warm-up: min with step * warmup^-1.5 is missing": lambda f: f.rate(least=lambda falls, rises: falls),
         "warm-up has a positive exponent: it is -1.5": lambda f: f.rate(of_w=1.5),
         "it never falls again: min with step^-0.5 is missing": lambda f: f.rate(least=lambda falls, rises: rises),
@@ -305,104 +291,10 @@ MISTAKES: Predicates = {
         "the brevity penalty is hypothesis / reference: it is exp(1 - reference / hypothesis)": lambda f: f.mean(f.p) / max(1, f.r),
         "precisions are averaged: take their geometric mean": lambda f: f.p.mean() * f.penalty,
         "sentences' scores are averaged: add up the counts of the corpus first": lambda f: sum(f.each) / len(f.each),
-        "only words and pairs count: it is n-grams up to 4": lambda f: f.mean(f.p[:2]) * f.penalty,
-        "only single words count: it is n-grams up to 4": lambda f: f.p[0] * f.penalty,
-        "n-grams up to 3 count: it is up to 4": lambda f: f.mean(f.p[:3]) * f.penalty,
+        **{f"only n-grams up to {n} count: it is up to 4": lambda f, n=n: f.mean(f.p[:n]) * f.penalty for n in (1, 2, 3)},
         "words are compared in lower case: capitals count": lambda f: f.lower,
         "1 is added to every count: the corpus's counts are taken as they are": lambda f: f.mean(f.one_more) * f.penalty,
         "1 is added to the counts of pairs and longer: the corpus's counts are taken as they are": lambda f: f.mean(f.one_more_above) * f.penalty,
     },
 }
 MISTAKES["model: networks"] = MISTAKES["feed-forward: equation 2"]
-
-# The usual mistake behind what a law has seen, where no predicate tells more: by a part of its words.
-SEEN = {
-    "(5) must match the size of tensor b (6) at non-singleton": "a mask does not fit: src_mask goes with the memory, which every decoder layer reads, tgt_mask with the target",
-    "(6) must match the size of tensor b (5) at non-singleton": "a mask does not fit: src_mask goes with the memory, which every decoder layer reads, tgt_mask with the target",
-    "selected index k out of range": "topk asks for more than there are: topk(min(beam, x.size(-1)))",
-    "a hidden key is seen where the others have very low scores": "the fill is too small: take -1e9, or the lowest number that the type has",
-    "the dropout that is given is never called": "dropout(weights) is missing",
-    "dropout is applied to the output": "dropout acts on the output: apply it to the weights, after the softmax",
-    "dropout is applied to the scores": "dropout acts on the scores, before the softmax: apply it to the weights, after the softmax",
-    "numbers of the query, not all": "each head maps its own d_k of the d_model numbers: map all d_model first, then split",
-    "the output does not depend on the query": "W^Q reads the wrong argument: it must read the query",
-    "the output does not depend on the key": "W^K reads the wrong argument: it must read the key",
-    "the output does not depend on the value": "W^V reads the wrong argument: it must read the value",
-    "one matrix serves two of W^Q, W^K and W^V": "the same layer is used for two of W^Q, W^K and W^V: give each its own",
-    "there is no fourth linear map": "W^O is missing after the heads are concatenated",
-    "changing query 1 changes the output at": "words are mixed: view where transpose(1, 2) is needed, in splitting or joining",
-    "changing a sentence of the batch changes another's output": "sentences are mixed: is the batch the first dimension for you (batch_first)?",
-    "a mask changes nothing": "the mask is not used: pass it on to attention",
-    "with a causal mask a query sees a later key": "rows and columns are swapped",
-    "the weights are": "the number of heads is not h: split d_model into h heads of d_k",
-    "the weights returned are not": "return the weights that meet the values, not the scores",
-    "two heads have the same weights": "every head reads the same numbers",
-    "it returns NoneType, not a tensor": "is a `return` missing?",
-    "another target gives the same predictions": "the decoder does not read its target tokens",
-    "the first loss is not near ln V": "the first weights are too large",
-    "are equal, but two": "a copy is taken where the parameter itself should be shared: b.weight = a.weight",
-    "is not among the model's parameters": "layers stand in a plain list, where no optimizer finds them: use nn.ModuleList",
-    "no gradient reaches": "is it computed but never used, or cut off by .detach(), .data or torch.no_grad()?",
-    "times in one pass": "the layers are one and the same object: deepcopy each (or make a new one)",
-    "the same input gives two outputs in evaluation mode": "dropout stays on in eval(): use nn.Dropout, or F.dropout(..., training=self.training)",
-    "in training mode, with dropout 0.5, two passes agree": "dropout is not applied, or its rate is not passed on",
-    "no token is e times as likely as another": "softmax and log_softmax are both applied: one is enough",
-    "wide inside, and should be d_ff = 24": "the order is wrong, or d_ff is not used: Linear(d_model, d_ff) comes first",
-    "the table has shape (16, 11), and should be (11, 16)": "vocab and d_model are swapped: nn.Embedding(vocab, d_model)",
-    "the output does not depend on x": "it returns the encodings: add them to x",
-    "x itself loses numbers to dropout": "dropout is applied to the sum, or to x: apply it to the sub-layer's output only",
-    "dropout changes nothing in training": "dropout is not applied",
-    "these are probabilities": "the logarithm is missing: log_softmax(dim=-1)",
-    "while it searches, tokens see later ones": "the decoder gets no target mask, or a wrong one: subsequent_mask(tgt.size(1)), as in training",
-    "a beam of one differs from greedy search": "are the scores log-probabilities, added up, and the largest taken?",
-    "is not the likeliest": "take the last position, [:, -1], of a causal mask's pass; in a cache, positions go on counting",
-    "it stops after": "each new token must be appended to those before it: torch.cat",
-    "tokens come where max_len is 4": "count the steps up to max_len",
-    "it goes on after the end symbol": "break when the end symbol is taken",
-    "ntokens is": "count tgt_y, without padding",
-    "rows of padding change the loss": "rows of padding are counted: where the target is padding, the loss must be 0",
-    "is out of bounds for dimension 0 with size": "a table has fewer rows than there are tokens: each language has a table of its own, src_vocab or tgt_vocab rows",
-    "index out of range in self": "a table has fewer rows than there are tokens: src_vocab and tgt_vocab may be swapped",
-    "it does not return the pair of output and weights": "return output, weights",
-    "gain and bias do not count": "gain * normalized + bias",
-    "two maps with an activation between them": "ReLU stands between the two linear maps",
-    "the positions lose nothing to dropout": "dropout acts on x before the positions are added: apply it to the sum",
-    "the sines and cosines are a parameter": "keep them with register_buffer: they are no nn.Parameter",
-    "`.to(device)` leaves": 'keep the table with register_buffer("pe", pe)',
-    "forward gives something else": "forward is decode(encode(src, src_mask), src_mask, tgt, tgt_mask)",
-    "decode does not give log-probabilities": "decode ends with self.generator(...)",
-    "no matrix is d_ff": "d_ff is not used: Linear(d_model, d_ff), then Linear(d_ff, d_model)",
-    "heads run where h is": "the number of heads is not h",
-    "at the start": "alike units get alike gradients, and stay alike: draw each number, nn.init.xavier_uniform_(p)",
-    "start with the same numbers": "copies start alike: draw each matrix anew, nn.init.xavier_uniform_(p)",
-    "are two parameters": "share the parameter itself, b.weight = a.weight: not its .data, nor nn.Parameter(a.weight)",
-    "start with one number everywhere": "a table is not drawn: each row must start otherwise",
-    "is made anew in each pass": "make it once, in __init__: what forward makes is never trained",
-    "it writes into the": "what ends in _ or begins with += changes the caller's tensor: take masked_fill, x + y, or a clone",
-    "with dropout 0, two passes": "a rate is fixed somewhere: hand the model's dropout on to every part",
-    "the table does not start": "nn.init.normal_(table, std=d_model ** -0.5), after the Xavier loop",
-    "does not start Xavier-uniform": "nn.init.xavier_uniform_ for every matrix",
-    "no dropout is called in training mode": "the dropout that the model is told is used nowhere",
-    "which leave the model": "the generator has no dropout",
-    "dropout acts after the sum and the norm": "dropout is for the sub-layer's output: x + dropout(sublayer(x))",
-    "no dropout acts on what it gives": "dropout of the sub-layer's output is missing: x + dropout(sublayer(x))",
-    "embeddings lose nothing to dropout": "dropout is for the sum: dropout(embeddings + positions)",
-    "before the positions are added": "dropout is for the sum: dropout(embeddings + positions)",
-    "sentences get different positions in": "positions are counted along the batch",
-    "are multiplied by d_model": "sqrt(d_model) is multiplied twice",
-    "positions are multiplied by": "sqrt(d_model) is for the embeddings alone: table * sqrt(d_model) + positions",
-    "embeddings have another factor": "one side's embeddings are not multiplied by sqrt(d_model)",
-    "reads another memory than": "every decoder layer reads the last encoder layer's output",
-    "the memory is an earlier layer's": "the decoder reads the last encoder layer's output",
-    "its output has the shape": "the generator is Linear(d_model, tgt_vocab)",
-    "does not begin with the start symbol": "start with torch.full((1, 1), start_symbol), and return it too",
-    "the same sentence gives two translations": "tokens are drawn at random: take the likeliest, argmax",
-    "padding of the source changes what is found": "src_mask is not passed on to encode and decode",
-    "is translated otherwise in a batch": "a sentence that has ended must not end the others, and hypotheses stay with their sentence",
-    "not the sum of -q log p": "return -(q * log_probs).sum()",
-    "a mean over tokens, not their sum": "return the sum: the training loop divides by the number of tokens",
-    "counts as 1": "step = max(step, 1)",
-    "step 0, which PyTorch's": "LambdaLR asks for step 0 first: step = max(step, 1), or give it step + 1",
-    "stays on the CPU": "make it where the others are, such as torch.arange(n, device=x.device)",
-    "the beam finds something else": "are the scores log-probabilities (log_softmax), added up, and do all hypotheses compete by their sums?",
-}

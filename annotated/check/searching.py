@@ -78,11 +78,9 @@ def find(tree: Tree, rules: Rules) -> Tokens:
         return rules.divide(score, penalty)
 
     for _ in range(tree.depth):
+        every = ((score, tokens, t, p) for score, tokens in live for t, p in enumerate(tree.after[tokens]))
         options = [
-            (rules.summed(score, p), (*tokens, t))
-            for score, tokens in live
-            for t, p in enumerate(tree.after[tokens])
-            if t not in rules.forbidden
+            (rules.summed(s, p), (*tokens, t)) for s, tokens, t, p in every if t not in rules.forbidden
         ]
         if rules.at_each_step:
             options = [(ranked(*option), option[1]) for option in options]

@@ -66,9 +66,7 @@ class Walk:
             once = [c for layer in layers for c in layer if any(w in c for w in self.trace.weights)]
             if len(layers) == SIZES["N"] and len(once) == len(layers) == sum(map(len, layers)):
                 found.append(sorted(once, key=lambda c: c.begin))
-        outermost = [
-            stack for stack in found if not any(stack[0] in layer for other in found for layer in other)
-        ]
+        outermost = [s for s in found if not any(s[0] in layer for other in found for layer in other)]
         return sorted(outermost, key=lambda stack: stack[0].begin)
 
     def read(self, name: str, calls: list[Call], length: int) -> list[Layer]:
@@ -113,11 +111,8 @@ class Walk:
         linear = [c for c in inside if isinstance(c.module, MAPS) and (c in own or c in maps)]
 
         def vectors(tensors: list[Any]) -> list[Tensor]:  # a convolution has its features second
-            shapes, floats = (
-                self.x_shapes.values(),
-                [x for x in tensors if isinstance(x, Tensor) and x.dim() == 3 and x.is_floating_point()],
-            )
-            return [y for x in floats for y in (x, x.mT) if y.shape in shapes]
+            floats = [x for x in tensors if isinstance(x, Tensor) and x.dim() == 3 and x.is_floating_point()]
+            return [y for x in floats for y in (x, x.mT) if y.shape in self.x_shapes.values()]
 
         inputs = vectors(own.inputs)
         reads = vectors([c.x for c in linear])[:1] or inputs[:1]
@@ -180,9 +175,7 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
     if all(right) or (order == "pre-norm" and inside):
         return
     if any(right) and sub.kind == SELF:
-        mistake = (
-            "its query, key and value are not one tensor: self_attn(y, y, y), in pre-norm all normalized"
-        )
+        mistake = "query, key and value are not one tensor: self_attn(y, y, y), in pre-norm all normalized"
         raise Failure(f"{where}: query, key and value are not the same", mistake=mistake)
     if order == "pre-norm" and any(close(x, stream) for x in inputs):
         mistake = "in pre-norm each sub-layer reads the sum normalized: x + f(norm(x))"

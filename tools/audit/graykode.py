@@ -17,7 +17,8 @@ for places, tokens in FIXED.items():  # its sentences have five words, whose pla
 
 def parts(d_model, h, **sizes):
     width = d_model // h
-    return definitions(TEXT, d_model=d_model, d_k=width, d_v=width, n_heads=h, src_len=63, tgt_len=63, **sizes)
+    sizes |= {"d_model": d_model, "n_heads": h, "d_k": width, "d_v": width}
+    return definitions(TEXT, src_len=63, tgt_len=63, **sizes)
 
 
 def attention(query, key, value, mask):

@@ -1,5 +1,6 @@
 """The law of BLEU, the score of what a search finds (lesson 10, section 6.1)."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -22,21 +23,16 @@ PAIRS = {
 def counts(texts: list[str], references: list[str], clip: bool = True) -> Tensor:
     """Count n-grams, n = 1 to 4, of texts: those that their references have, and all. (2, 4)"""
     found = torch.zeros(2, 4)
-    for text, reference in zip(texts, references, strict=True):
-        for n in range(4):
-            grams, known = (
-                Counter(zip(*(x.split()[i:] for i in range(n + 1)), strict=False)) for x in (text, reference)
-            )
-            found[0, n] += sum(
-                min(count, known[g]) if clip else count * (g in known) for g, count in grams.items()
-            )
-            found[1, n] += sum(grams.values())
+    for pair, n in itertools.product(zip(texts, references, strict=True), range(4)):
+        grams, known = (Counter(zip(*(x.split()[i:] for i in range(n + 1)), strict=False)) for x in pair)
+        right = grams & known if clip else {g: count for g, count in grams.items() if g in known}
+        found[:, n] += torch.tensor([sum(right.values()), grams.total()])
     return found
 
 
 def brevity(texts: list[str], references: list[str]) -> float:
     """Return the length of the references by that of the texts."""
-    return sum(len(x.split()) for x in references) / sum(len(x.split()) for x in texts)
+    return len(" ".join(references).split()) / len(" ".join(texts).split())
 
 
 def score_of(texts: list[str], references: list[str]) -> float:
@@ -88,20 +84,11 @@ def bleu(code: Code) -> str | None:
             raise Failure("the score is from 0 to 1", mistake="BLEU is told from 0 to 100: multiply by 100")
         return "from 0 to 1" if unit == 100 else None
     right, total = counts(texts, references)
-    lower = [x.lower() for x in texts], [x.lower() for x in references]
-    r = brevity(texts, references)
-    facts = {
-        "p": right / total * 100,
-        "r": r,
-        "penalty": min(1.0, math.exp(1 - r)),
-        "mean": mean_of,
-        "got": got,
-    }
-    facts |= {
-        "unclipped": 100 * (lambda c: c[0] / c[1])(counts(texts, references, clip=False)),
-        "lower": score_of(*lower),
-    }
-    facts["each"] = [score_of([text], [reference]) for text, reference in PAIRS.items()]
+    r, plain = brevity(texts, references), counts(texts, references, clip=False)[0]
+    facts: dict[str, Any] = {"got": got, "mean": mean_of, "r": r, "penalty": min(1.0, math.exp(1 - r))}
+    facts |= {"p": right / total * 100, "unclipped": plain / total * 100}
     facts["one_more"] = (right + 1) / (total + 1) * 100
     facts["one_more_above"] = torch.cat([facts["p"][:1], facts["one_more"][1:]])
+    facts["lower"] = score_of([x.lower() for x in texts], [x.lower() for x in references])
+    facts["each"] = [score_of([text], [reference]) for text, reference in PAIRS.items()]
     raise Failure("the score is not sacreBLEU's", f"{got:.2f}, and should be {wanted:.2f}", **facts)

@@ -159,10 +159,8 @@ def scale_of_sinusoids(positions: Tensor) -> float:
     """Return what sines and cosines are multiplied by, in whichever order of columns; of others, 1."""
     d = positions.size(1)
     angles = torch.arange(len(positions))[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
-    for table in (
-        torch.stack([angles.sin(), angles.cos()], -1).flatten(1),
-        torch.cat([angles.sin(), angles.cos()], 1),
-    ):
+    waves = [angles.sin(), angles.cos()]
+    for table in (torch.stack(waves, -1).flatten(1), torch.cat(waves, 1)):
         scale = float((positions * table).sum() / table.square().sum())
         if close(positions, table * scale, 1e-3):
             return scale
@@ -190,9 +188,8 @@ def both_ways(code: Code) -> None:
         others = (SRC if side == "target" else TGT)[:1].repeat(n + 1, 1)
         out = model(others, together) if side == "target" else model(together, others)
         sees = (out[1:] - out[:1]).abs().amax(-1) > 1e-6
-        blind = [
-            (t, j) for j in range(n) for t in range(T) if (side == "source" or t >= j) and not sees[j, t]
-        ]
+        pairs = [(t, j) for j in range(n) for t in range(T) if side == "source" or t >= j]
+        blind = [(t, j) for t, j in pairs if not sees[j, t]]
         example = f"the prediction at {blind[0][0]} and word {blind[0][1]} of the {side}" if blind else ""
         of_all = len({j for _, j in blind}) < n
         seen = f"a prediction does not depend on a word of the {side} that it may see"

@@ -31,9 +31,8 @@ def own_weights(code: Code) -> None:
     learned = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.dim() > 1]
     drawn = [(n, p) for n, p in learned if p.min() < p.max()]
     for name, p in learned:
-        expect(
-            p.min() < p.max() or not p.any(), f"all numbers of {name} are {float(p.max()):.3g} at the start"
-        )
+        seen = f"all numbers of {name} are {float(p.max()):.3g} at the start"
+        expect(p.min() < p.max() or not p.any(), seen)
     for (a, one), (b, other) in itertools.combinations(drawn, 2):
         table = model.vocab in one.shape or max(one.shape) >= SIZES["max_len"]  # of words, or of positions
         if one.shape == other.shape and not table:

@@ -131,9 +131,7 @@ def positions_added(code: Code) -> str:
     out, zero = add_positions(code, module, x), add_positions(code, module, x * 0)
     expect_shape(out, 3, 7, 16, out=out)
     part = code["positional_encoding"]
-    expect_modes(
-        part, lambda rate: build_positions(code, rate), lambda module: add_positions(code, module, x)
-    )
+    expect_modes(part, partial(build_positions, code), lambda module: add_positions(code, module, x))
     expect(not close(out, zero), "the output does not depend on x")
     rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
     expect(close(zero[0], zero[1]), "sentences get different positions", rows, zero=zero)
@@ -191,7 +189,8 @@ def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
         module.to("meta")
         run("meta")
     except (RuntimeError, NotImplementedError) as error:
-        expect(not plain or "device" not in str(error), f"`.to(device)` leaves {', '.join(plain)} behind")
+        seen = f"`.to(device)` leaves {', '.join(plain)} behind"
+        expect(not plain or "device" not in str(error), seen)
         if "is not on the expected device" in str(error) and not told:
             return made_elsewhere(error)
     return ""
@@ -233,11 +232,8 @@ def sublayer_equation(code: Code) -> str:
         return "post-norm, as in the paper"
     if any(close(got, x + y @ matrix, 1e-3) for y in normalized(x)):
         return "pre-norm, where the paper has post-norm"
-    raise Failure(
-        "it is neither post-norm nor pre-norm",
-        numbers(got),
-        mistake=residual_mistake(got, x, lambda y: y @ matrix),
-    )
+    mistake = residual_mistake(got, x, lambda y: y @ matrix)
+    raise Failure("it is neither post-norm nor pre-norm", numbers(got), mistake=mistake)
 
 
 @law(MODEL, "sublayer_connection", "dropout of sub-layers", "residual and norm")

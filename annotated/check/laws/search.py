@@ -47,9 +47,8 @@ def build_model(code: Code, **sizes: int) -> Model:
 def drawn(states: Tensor, scores: Tensor) -> Tensor:
     """Return scores that depend on every digit of the states, with few special tokens and early ends."""
     generator = torch.Generator().manual_seed(5)
-    into, out = (
-        torch.randn(n, m, generator=generator) for n, m in ((states.size(-1), 64), (64, scores.size(-1)))
-    )
+    into = torch.randn(states.size(-1), 64, generator=generator)
+    out = torch.randn(64, scores.size(-1), generator=generator)
     x = (states @ into).mul(3).sin() @ out / 32**0.5 * 1.25
     few = torch.tensor([-6.0, -6, -1, -6]).expand(*x.shape[:-1], 4)  # padding, another, the end, the start
     return x.index_add(-1, torch.tensor([0, 1, END, START]), few)
@@ -170,9 +169,8 @@ def greedy_takes_the_likeliest(code: Code) -> None:
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
         begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
         facts["starts"] = [t for t, text in begins if got[:3] == text or got[:4] == [t, *text]]
-        raise Failure(
-            f"token {at} is not the likeliest", f"{got}, and should be {wanted[: len(got)]}", **facts
-        )
+        example = f"{got}, and should be {wanted[: len(got)]}"
+        raise Failure(f"token {at} is not the likeliest", example, **facts)
     expect(not unmasked, "while it searches, tokens see later ones")
     with_start = whole[:1] == [START] or not (code.stubs or takes(function, "start_symbol"))
     expect(with_start, "what it returns does not begin with the start symbol", str(whole))

@@ -121,9 +121,8 @@ def mass_of(code: Code, pad: int) -> str | None:
     expect(abs(total - 1) < 1e-3, f"the target adds up to {total:.3g}, not 1", example, mistake=mistake)
     sure = q.clamp_min(1e-30).log()
     kinds = {"the sum of -q log p": -(q * x[0]).sum(), "the KL divergence": (q * (sure - x[0])).sum()}
-    kind = next(
-        (k for k, y in kinds.items() if math.isclose(float(loss), float(y), rel_tol=1e-3)), "another loss"
-    )
+    alike = (k for k, y in kinds.items() if math.isclose(float(loss), float(y), rel_tol=1e-3))
+    kind = next(alike, "another loss")
     expect(not code.stubs or kind[4:7] == "sum", f"the loss is {kind}, not the sum of -q log p", example)
     return "padding gets a share too" if abs(on_padding) > 1e-3 else None
 
@@ -137,9 +136,8 @@ def smoothing_padding(code: Code) -> str:
     one = float(loss_of(code, x[:1], torch.tensor([3]), 0.1))
     both = float(loss_of(code, x[:1].repeat(2, 1), torch.tensor([3, 3]), 0.1))
     mean = math.isclose(one, both, rel_tol=1e-3)
-    expect(
-        not (mean and code.stubs), "the loss is a mean over tokens, not their sum", f"{one:.4f}, {both:.4f}"
-    )
+    seen = "the loss is a mean over tokens, not their sum"
+    expect(not (mean and code.stubs), seen, f"{one:.4f}, {both:.4f}")
     for p, rows in itertools.product({code.pad, 2}, (2, 1)):
         short = float(loss_of(code, x[:2], torch.tensor([3, 4]), 0.1, p))
         long = float(loss_of(code, x[: 2 + rows], torch.tensor([3, 4] + [p] * rows), 0.1, p))
@@ -155,18 +153,14 @@ def smoothing_padding(code: Code) -> str:
 @law(RECIPE, "rate", "rate: equation 3")
 def rate_equation(code: Code) -> str | None:
     """The rate is d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)."""
-    given, steps = (
-        {"model_size": 64, "factor": 1.0, "warmup": 100},
-        torch.tensor([1.0, 10, 50, 100, 200, 1000]).double(),
-    )
+    given = {"model_size": 64, "factor": 1.0, "warmup": 100}
+    steps = torch.tensor([1.0, 10, 50, 100, 200, 1000]).double()
 
     def right(s=steps, d=64, w=100, of_d=-0.5, of_w=-1.5, of_s=-0.5, least=torch.minimum) -> Tensor:  # type: ignore[no-untyped-def]
         return d**of_d * least(s**of_s, s * w**of_w)
 
-    got, wanted = (
-        torch.tensor([float(call(code["rate"], step=int(x), **given)) for x in steps]).double(),
-        right(),
-    )
+    got = torch.tensor([float(call(code["rate"], step=int(x), **given)) for x in steps]).double()
+    wanted = right()
     example = f"at steps {numbers(steps)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
     facts = {"got": got / wanted, "s": steps, "rate": lambda **changes: right(**changes) / wanted}
     expect(torch.allclose(got, wanted, rtol=1e-4), "the rate is wrong", example, **facts)
@@ -175,9 +169,8 @@ def rate_equation(code: Code) -> str | None:
         expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
     with suppress(ArithmeticError):
         zero, one = (float(call(code["rate"], step=n, **given)) for n in (0, 1))
-        expect(
-            not code.stubs or math.isclose(zero, one), f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
-        )
+        seen = f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
+        expect(not code.stubs or math.isclose(zero, one), seen)
         return None
     seen = "step 0, which PyTorch's schedulers ask for first, divides by 0"
     expect(not hands_on(code["rate"]), seen)
