@@ -663,8 +663,8 @@ assert row.softmax(dim=-1)[2] > 0.98
 # > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
 # > products by $1/\sqrt{d_k}$."
 #
-# **Remember:** wide heads make large scores, large scores saturate the softmax, and dividing by $\sqrt{d_k}$
-# prevents this.
+# **Remember:** wide heads make large scores, large scores can saturate the softmax, and dividing by
+# $\sqrt{d_k}$ prevents this.
 #
 # *More in [02_attention](02_attention.ipynb).*
 
@@ -1511,8 +1511,9 @@ assert abs(rate(16_000, 512, 4000) / rate(4000, 512, 4000) - 1 / 2) < 1e-9
 # any single number. When the model translates, dropout is off.
 #
 # **Label smoothing.** The plain loss asks for probability 1 on the right token. The smoothed loss asks for
-# 0.9, and spreads the other 0.1 over all other tokens, so a model gains nothing by being too sure. In the
-# paper, this "improves accuracy and BLEU score" (section 6 explains BLEU).
+# 0.9, and spreads the other 0.1 over all other tokens, so a model gains nothing by being too sure. The paper
+# says that this "hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU
+# score". (Section 6 explains BLEU; perplexity is explained in [lesson 08](08_training_recipe.ipynb).)
 
 
 # %%
@@ -1606,7 +1607,8 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 #
 # If the batch happens to have as many sentences as there are heads, say two of each, you get no error. But
 # each head then takes the mask of one sentence: head 2 hides the padding of sentence 2, even when it reads
-# sentence 1.
+# sentence 1. With a single sentence, you get no error either, and the result is right. So test your code with
+# a batch of several.
 #
 # **3. A softmax over the wrong dimension.** The scores are a matrix, so a softmax along its columns runs
 # without an error, just like one along its rows. Here are both, for the scores of head 2:

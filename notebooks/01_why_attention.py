@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 01 · Why attention
 #
-# **You watch a recurrent network fail to remember one symbol across sixteen others, find out why, and see
-# an attention layer remember it across thousands.**
+# **You watch a recurrent network fail to remember one symbol across sixteen others. You find out why, and you
+# see an attention layer remember it across thousands.**
 #
 # Previous: [00_start_here](00_start_here.ipynb) · Next: [02_attention](02_attention.ipynb)
 #
@@ -13,9 +13,9 @@
 # - **After:** you know which three problems of recurrent networks the Transformer solves, and you can
 #   read the paper's Table 1.
 #
-# These are sections 1, 2 and 4 of the paper (Vaswani et al., 2017). Indented sentences are the paper's. A
-# number after `≈` may differ on your processor. Folded cells called *Check* test what the text claims;
-# you can skip them.
+# These are sections 1, 2 and 4 of the paper (Vaswani et al., 2017). Indented sentences are quoted from the
+# paper. A number after `≈` may differ on your computer. You can skip the folded cells: the *checks* test what
+# the text claims.
 
 # %% tags=["install"]
 import sys
@@ -44,12 +44,12 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## A network that forgets
 #
-# Does *is* or *are* fit this gap?
+# Which word fits this gap, *is* or *are*?
 #
 # *The **keys** to the old cabinet in the room behind the shop ___ here.*
 #
-# It is *are*, because the subject is *keys*, and ten words stand in between. A network that reads the
-# sentence word by word has to remember *keys* all that time. Can it?
+# The answer is *are*, because the subject is *keys*. Ten words stand between the two, and a network that
+# reads the sentence word by word has to remember *keys* all that time. Can it?
 #
 # Here is a small version of the problem. A network reads a row of random symbols and has to say which symbol
 # was the **first**. There are eight different symbols, so guessing is right 12.5% of the time. We train a
@@ -83,7 +83,7 @@ class Remember(nn.Module):
     def __init__(self, layer):
         super().__init__()
         self.symbol, self.guess = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
-        self.mark = nn.Parameter(torch.randn(WIDTH))  # marks the first symbol (explained below)
+        self.mark = nn.Parameter(torch.randn(WIDTH))  # marks the first symbol; attention will need it
         self.layer = layer
 
     def forward(self, symbols):  # (B, n) -> (B, SYMBOLS)
@@ -94,7 +94,7 @@ class Remember(nn.Module):
 
 # %%
 def train(layer, distance, seed, most=250):
-    """Train until 95% of the last ten batches' answers are right: the model, the updates, that share."""
+    """Train until 95% of ten batches are right: the model, its updates, its share of right answers."""
     torch.manual_seed(seed)
     model, right = Remember(layer()), []
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
@@ -102,7 +102,7 @@ def train(layer, distance, seed, most=250):
         symbols = torch.randint(SYMBOLS, (64, distance + 1))
         scores = model(symbols)
         nn.functional.cross_entropy(scores, symbols[:, 0]).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # no gradient may be longer than 1
         optimizer.step()
         optimizer.zero_grad()
         right.append((scores.argmax(dim=-1) == symbols[:, 0]).float().mean().item())
@@ -124,9 +124,10 @@ assert all(update == 250 and right < 0.4 for _, update, right in runs)  # 16
 assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 1, 2)])
 
 # %% [markdown]
-# Four places back is easy. Sixteen places back, the RNN is no better than guessing after 250 updates,
-# with each of three random starts. (Patience does not help: after 600 updates, it is still guessing.) This
-# lesson explains what goes wrong, and what attention does about it.
+# At four places, the task is easy. (That two random starts need equally many updates is chance.) At sixteen,
+# the RNN is no better than guessing after 250 updates, with each of the three starts. Patience does not help:
+# after 600 updates, it is still guessing. This lesson explains what goes wrong, and what attention does about
+# it.
 
 # %% [markdown]
 # ## How a recurrent network reads
@@ -137,7 +138,7 @@ assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 
 # > (section 1)
 #
 # The **hidden state** is a vector that holds everything that the network knows so far. At each word, the
-# network computes a new state from the word and the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. As code:
+# network computes a new state from the word and the old state: $h_t = \tanh(x_t W + h_{t-1} U)$. In code:
 
 
 # %%
@@ -163,31 +164,32 @@ package.weight_ih_l0.data, package.weight_hh_l0.data = W.T, U.T
 torch.testing.assert_close(package(cat_runs)[0], states)
 
 # %% [markdown]
-# The vectors of *a cat runs* are the matrix `x` from [00_start_here](00_start_here.ipynb). The weights
+# The vectors of *a cat runs* are the matrix `x` from [00_start_here](00_start_here.ipynb), and the weights
 # here are random.
 #
 # The neural translators of 2014 joined two RNNs (Cho et al., [2014a](https://arxiv.org/abs/1406.1078);
 # Sutskever et al., [2014](https://arxiv.org/abs/1409.3215)). The
-# **encoder** reads the English sentence. Its last state goes to the **decoder**, which writes the German
+# **encoder** reads the English sentence, and its last state goes to the **decoder**, which writes the German
 # sentence, one word after another.
 #
 # ![Left: one vector carries a cat runs to the decoder. Middle: the decoder's second state looks back at all
 # three, with the weights 0.2, 0.7 and 0.1. Right: each word of a cat runs looks at
 # each](../images/before.svg)
 #
-# *Figure 1. Left: one vector carries the whole sentence. Middle: the decoder looks back at all states of
-# the encoder; the lines of its second step are strong, and the thickest belongs to the largest weight. Right:
-# the Transformer's encoder has no recurrence.*
+# *Figure 1. Left: one vector carries the whole sentence. Middle: the decoder looks back at all states of the
+# encoder; the lines of its second step are drawn in color, and the thickest has the largest weight. (These
+# weights are invented.) Right: the Transformer's encoder has no recurrence.*
 #
 # On the left, the last state is a **bottleneck**: the same number of entries has to hold five words or
 # fifty. Cho et al. ([2014b](https://arxiv.org/abs/1409.1259)) found that such a model translated long
-# sentences badly. Sutskever et al., with a larger network, reported no such trouble.
+# sentences badly. Sutskever et al., whose encoder read the sentence backward, reported no such trouble
+# (Exercise 1 shows why this may help).
 #
-# Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the
-# encoder, and let the decoder look back at them. Before the decoder writes a word, a small network gives
-# every encoder state $h_j$ a score $e_j$. This network also sees the decoder's own state $s$. A softmax
-# turns the scores into weights $\alpha_j$. Then the decoder reads the weighted mean of the states, which
-# is called the **context vector** $c$:
+# Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the encoder,
+# and let the decoder look back at them. Before the decoder writes a word, a small network gives every encoder
+# state $h_j$ a score $e_j$. This network also sees the decoder's own state $s$. A softmax turns the scores
+# into weights $\alpha_j$. Then the decoder reads the weighted mean of the states, which is called the
+# **context vector** $c$. The small network's weights are the matrices $A$ and $B$ and the vector $v$:
 #
 # $$e_j = v^\top\tanh(As + Bh_j),\qquad \alpha = \mathrm{softmax}(e),\qquad c = \sum_j \alpha_j h_j$$
 
@@ -205,14 +207,14 @@ powers = torch.stack(energies).exp()
 torch.testing.assert_close(context, sum(p * h for p, h in zip(powers / powers.sum(), states, strict=True)))
 
 # %% [markdown]
-# With random weights, these numbers mean nothing yet. But every part of the computation has a gradient,
-# so training can teach the decoder where to look.
+# With random weights, these numbers mean nothing yet, but every part of the computation has a gradient, so
+# training can teach the decoder where to look.
 #
 # **Remember:** attention was invented to get around a bottleneck. Instead of one vector for the whole
 # sentence, the decoder takes a weighted mean of all states, with new weights at every step.
 
 # %% [markdown]
-# ## Why it forgets: distance is an exponent
+# ## Why an RNN forgets: distance is an exponent
 #
 # Attention solved the first problem, the bottleneck *between* encoder and decoder. The second problem
 # lies inside the encoder, where information about the first word still has to survive from state to
@@ -238,18 +240,18 @@ print(f"remembered after 1,000 other symbols: {remembered} of 500")
 assert remembered == 500
 
 # %% [markdown]
-# So an RNN *can* remember. Ours did not *learn* to. To learn it, the network must find out that the first
-# symbol matters. Only the gradient can show this, and the gradient has to travel back through all steps:
+# So an RNN *can* remember, but ours did not *learn* to. To learn that, the network must find out that the
+# first symbol matters. Only the gradient can show this, and the gradient has to travel back through all
+# steps:
 #
 # > "One key factor affecting the ability to learn such dependencies is the length of the paths forward and
 # > backward signals have to traverse in the network." (section 4)
 #
-# We can measure how much of the gradient arrives. In training, the gradient comes from a loss. Here we need
-# no loss, because `backward` accepts any gradient: we hand it a random one, as if some loss had asked the
-# last output to move in that direction. Then we look at how much of it reaches each earlier word, in a layer
-# that is not trained. We do the same with an attention layer. Its three linear maps turn the last word into a
-# *query*, and each word into a *key* and a *value*. The output for the last word is a weighted mean of the
-# values:
+# We can measure how much of the gradient arrives. In training, a loss asks the last output to move in some
+# direction, and `backward()` computes what this means for each earlier word. We use a random direction
+# instead of a loss, which `output.backward(direction)` allows, in a layer that is not trained. We do the same
+# with an attention layer. Its three linear maps turn the last word into a *query*, and each word into a *key*
+# and a *value*. The output for the last word is a weighted mean of the values:
 
 # %%
 from annotated import attention
@@ -271,7 +273,7 @@ def arriving(layer, n=65):
     """The mean size of the gradient at the word 0, 1, 2 ... n - 1 places back: (n,)."""
     x = torch.randn(64, n, WIDTH, dtype=torch.float64, requires_grad=True)
     output = layer.double()(x)  # (64, WIDTH)
-    output.backward(torch.randn_like(output))  # a random gradient
+    output.backward(torch.randn_like(output))  # a random direction
     return x.grad.norm(dim=-1).mean(dim=0).flip(0)  # flip: the last word first
 
 
@@ -291,11 +293,11 @@ reached = {"RNN": arriving(RNN()), "attention": arriving(LookUp())}
 fig, ax = plt.subplots(figsize=(8, 4))
 for (name, sizes), style in zip(reached.items(), ("o-", "s--"), strict=True):
     ax.semilogy(sizes, style, markevery=8, label=name)
-ax.set(xlabel="words back", ylabel="size of the gradient", title="What reaches a word that far back")
+ax.set(xlabel="words back", ylabel="size of the gradient", title="How much of the gradient reaches each word")
 ax.legend()
 plt.show()
 factor = (reached["RNN"][48] / reached["RNN"][8]) ** (1 / 40)
-print(f"RNN: each step back multiplies the gradient by ≈{factor:.2f}, and 16 steps by ≈{factor**16:.0e}")
+print(f"RNN: each step back multiplies the gradient by ≈{factor:.3f}, and 16 steps by ≈{factor**16:.0e}")
 
 # %% [markdown]
 # *Figure 2. The size of the gradient at each word, against the word's distance from the end. In the RNN
@@ -313,8 +315,9 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 # would be left after 100 words, about 0.00003. This is the **vanishing gradient** (Hochreiter, 1991;
 # Bengio et al., 1994).
 #
-# In attention there is only *one* step from the last word to any other, so the curve is flat. It is also
-# low, because each of the 65 words starts with only about 1/65 of the weight.
+# In attention there is only *one* step from the last word to any other, so the curve is flat. It is also low,
+# because each of the 65 words starts with only about 1/65 of the weight. For the last few words, more of the
+# gradient arrives in the RNN.
 #
 # **Remember:** a gradient that passes $n$ steps is multiplied $n$ times, and with a factor below 1 it
 # vanishes. Through attention, every word is one step away.
@@ -331,8 +334,8 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 # does not see order ([02_attention](02_attention.ipynb) shows why), so it cannot know which symbol is the
 # first. That is why `Remember` adds the vector `mark` to the first symbol. Only attention needs this help.
 # Without the mark, the RNN learns distance 4 just as fast, but attention does not learn it in 600 updates: it
-# sees which symbols occur, and has to guess which of them was the first. (This control is in the evidence,
-# too.)
+# sees which symbols occur, and has to guess which of them was the first. (The evidence notebook includes this
+# comparison, too.)
 #
 # **Before you run this:** the RNN failed at distance 16. Will attention learn it at 16? At 64?
 
@@ -409,11 +412,11 @@ def self_attention(x):  # (n, d) -> (n, d), every word looks at every word
 ways = {
     "recurrent": lambda x: recurrent(x, W, U),
     "self-attention": self_attention,
-    "self-attention over a recurrent layer": lambda x: self_attention(recurrent(x, W, U)),
+    "self-attention on top of a recurrent layer": lambda x: self_attention(recurrent(x, W, U)),
 }
 for name, way in ways.items():
     lengths = [longest_chain(way(torch.randn(n, 4, requires_grad=True))) for n in (8, 16, 32, 64)]
-    print(f"{name:38} 8, 16, 32 and 64 words: {lengths}")
+    print(f"{name:42} 8, 16, 32 and 64 words: {lengths}")
 
 # %% tags=["check"]
 chains = {}
@@ -421,25 +424,26 @@ for name, way in ways.items():
     chains[name] = [longest_chain(way(torch.randn(n, 4, requires_grad=True))) for n in (8, 16)]
 assert chains["recurrent"][1] - chains["recurrent"][0] == 3 * 8  # three operations for each word
 assert chains["self-attention"][0] == chains["self-attention"][1] < 10
-assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][1]
+assert chains["self-attention on top of a recurrent layer"][1] > chains["recurrent"][1]
 
 # %% [markdown]
 # In the recurrent layer, each word makes the chain longer by three operations: a product, a sum and a
 # tanh. In self-attention the length is 6 for 8 words and for 64, because all words are computed at once.
-# The third line is attention *on top of* an RNN, as in several models before 2017. The path becomes
-# short, but the chain still grows with every word.
+# The third line is attention on top of an RNN, as in several models before 2017. The path becomes short, but
+# the chain still grows with every word.
 #
 # **Remember:** attention shortens the path. Only dropping the recurrence ends the wait.
 
 # %% [markdown]
 # ## Table 1
 #
-# *No later lesson needs this section, so you may skip it on a first reading.* Now you can read the paper's
-# Table 1. It compares layers that turn $n$ vectors of $d$ numbers into $n$
-# new ones. The paper calls the three columns *complexity per layer*, *sequential operations* and *maximum
-# path length*, and it gives each entry up to a constant factor.
+# *No later lesson needs this section, so you may skip it on a first reading.*
 #
-# | layer | operations | steps that wait | longest path |
+# You now know enough to read the paper's Table 1. It compares layers that turn $n$ vectors of $d$ numbers
+# into $n$ new ones. The paper calls the three columns *complexity per layer*, *sequential operations* and
+# *maximum path length*, and it gives each entry up to a constant factor.
+#
+# | layer | operations | steps that must wait for each other | longest path |
 # |---|---|---|---|
 # | self-attention | $n^2 \cdot d$ | $1$ | $1$ |
 # | recurrent | $n \cdot d^2$ | $n$ | $n$ |
@@ -449,14 +453,15 @@ assert chains["self-attention over a recurrent layer"][1] > chains["recurrent"][
 # ![From the first of four words to the last output: 4 steps in a recurrent layer, 2 with attention on top of
 # one, 3 through convolutions of 3 neighbors, 1 with self-attention](../images/layers.svg)
 #
-# *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output,
-# and its steps are counted.*
+# *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output, and
+# its steps are counted. The second way is not in the table, and the convolutions have no gaps.*
 #
-# You have already seen two of the columns at work: the steps that wait, and the path. In the last two
-# rows, each output sees only $k$ or $r$ words. So information crosses a long sentence through several
-# layers, and the path grows with $n$. With gaps, it grows slowly. Suppose that each convolution sees three
-# words: neighbors in the first layer, words that are three apart in the second, nine apart in the third. Then
-# one layer sees 3 words, two layers see 9, and three layers see 27. So $n$ words need $\log_3 n$ layers.
+# You have already seen two of the columns at work: the waiting, and the path. In the last two rows, each
+# output sees only $k$ or $r$ words, so information crosses a long sentence through several layers. Through
+# convolutions of neighbors, as in Figure 3, the path grows like $n / k$. The table's $\log_k n$ belongs to
+# convolutions with gaps. Suppose that each of them sees three words: neighbors in the first layer, words that
+# are three apart in the second, nine apart in the third. Then one layer sees 3 words, two layers see 9, and
+# three layers see 27, so $n$ words need only $\log_3 n$ layers.
 #
 # What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
 # pair of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the
@@ -488,8 +493,8 @@ for n in (25, 512, 4096):
     assert counts["convolution, k = 3", n] == 3 * n * d * d
 
 # %% [markdown]
-# The columns are 25, 512 and 4,096 words. For a sentence of 25 words, attention costs one twentieth of what
-# recurrence costs. At $n = d$ they cost the same, and at 4,096 words attention costs eight times as much. A
+# The columns are 25, 512 and 4,096 words. By this count, attention costs one twentieth of what recurrence
+# costs for 25 words. At $n = d$ they cost the same, and at 4,096 words attention costs eight times as much. A
 # convolution over three neighbors is more expensive than recurrence at every length, and one such layer does
 # not yet relate distant words. (Our attention and our RNN cost twice what the table says: the first computes
 # scores and means, and the second has two matrices. The table leaves such constant factors out.)
@@ -499,15 +504,20 @@ for n in (25, 512, 4096):
 # > case with sentence representations used by state-of-the-art models in machine translations [...]."
 # > (section 4)
 #
-# Table 1 leaves something out. Multi-head attention also multiplies each word's vector by four matrices
-# of $d \times d$, which costs $4nd^2$ operations. The feed-forward network has two matrices of $d \times
-# 4d$, which cost $8nd^2$. Together they cost $12nd^2$. The scores cost $n^2d$, as in the table, and the
-# weighted means cost as much again. So the quadratic part is $2n^2d$. How large is its share?
+# Table 1 leaves something out. Multi-head attention also multiplies each word's vector by four matrices of $d
+# \times d$ ([lesson 00](00_start_here.ipynb), section 3.2.2), which costs $4nd^2$ operations. With them, 25
+# words cost not one twentieth of what our RNN costs, but twice as much. And the feed-forward network of each
+# layer has two matrices of $d \times 4d$, which cost $8nd^2$. All these matrices together cost $12nd^2$. The
+# scores cost $n^2d$, as in the table, and the weighted means cost as much again, so the quadratic part is
+# $2n^2d$. How large is its share?
 
 # %%
 for n in (25, 250, 3072):
     quadratic, rest = 2 * n * n * d, 12 * n * d * d
     print(f"{n:5,} words: the quadratic part is {quadratic / (quadratic + rest):.1%} of a layer")
+
+# %% tags=["check"]
+assert 2 < (4 * 25 * d * d + counts["self-attention", 25]) / counts["recurrent", 25] < 2.1
 
 # %% [markdown]
 # For 25 words, the quadratic part is less than 1% of the layer. It reaches one half at $n = 6d$, which is
@@ -549,12 +559,12 @@ for n in (25, 250, 3072):
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil. Sutskever et al. (2014) translated much better when the encoder read
-# the source sentence *backward*. Suppose that a sentence has 10 words and that target word $i$ translates
-# source word $i$. How many steps lie between the two words of each pair when the source is read forward? And
-# when it is read backward? What is the mean in both cases? Now suppose that each step halves the gradient.
-# Averaged over the ten pairs, how many times as much of the gradient arrives when the source is read
-# backward? (Both sums are geometric series.)
+# **Exercise 1 (easy).** With pencil and paper: Sutskever et al. (2014) translated much better when the
+# encoder read the source sentence *backward*. Suppose that a sentence has 10 words and that target word $i$
+# translates source word $i$. To read or to write a word is one step. How many steps after a source word does
+# its translation come when the source is read forward? And when it is read backward? What is the mean in both
+# cases? Now suppose that each step halves the gradient. Averaged over the ten pairs, by what factor does
+# reading backward increase the gradient that arrives? (You need the sum of a geometric series.)
 
 # %% tags=["solution"]
 written = torch.arange(10) + 10  # when target word i is written; the source took the steps 0 to 9
@@ -563,7 +573,7 @@ backwards = written - torch.arange(10).flip(0)
 arrives = (0.5**backwards).mean() / (0.5**forwards).mean()
 print("forward: ", forwards.tolist(), " mean", forwards.float().mean().item())
 print("backward:", backwards.tolist(), " mean", backwards.float().mean().item())
-print(f"{arrives:.0f} times as much arrives")
+print(f"{arrives:.0f} times as much of the gradient arrives")
 # Forward, all ten pairs are 10 steps apart: the mean is 2^-10. Backward, the sum is 2^-1 + 2^-3 + ... + 2^-19
 # = (2/3) (1 - 4^-10), and a tenth of it is 0.067, which is 68 times as much. The mean distance is the same,
 # but a few pairs are now very close, and learning can begin with them.
@@ -596,7 +606,7 @@ def test_context_vectors(context_vectors):
     real = torch.tensor([[True] * 4, [True] * 3 + [False], [True] + [False] * 3])
     given = context_vectors(s, h, A, B, v, real)
     shape = getattr(given, "shape", given)
-    assert shape == (3, 6), f"for 3 sentences and d = 6, (3, 6) is wanted, not {shape}"
+    assert shape == (3, 6), f"for 3 sentences and d = 6, the shape must be (3, 6), not {shape}"
     for i in range(3):
         words = [h[i, j] for j in range(4) if real[i, j]]
         powers = torch.stack([(v @ torch.tanh(A @ s[i] + B @ word)).exp() for word in words])
@@ -624,10 +634,10 @@ test_context_vectors(solution)
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Must a recurrence wait? Leave out the tanh and the matrix: $h_t = a_t
-# h_{t-1} + x_t$, with products elementwise, and $h_{-1} = 0$. Compute all states in about $\log_2 n$
-# steps instead of $n$. Why would the tanh make this impossible? Hint: write $h_t$ in terms of $h_{t-2}$.
-# The formula has the same form. Now do the same with this new formula, and reach $h_{t-4}$, then
-# $h_{t-8}$, and so on.
+# h_{t-1} + x_t$, with products elementwise, and $h_{-1} = 0$. Compute all states in about $\log_2 n$ steps
+# instead of $n$. Why does your way not work with the tanh? Hint: write $h_t$ in terms of $h_{t-2}$. The new
+# formula has the same form. Now do the same with the new formula, and reach $h_{t-4}$, then $h_{t-8}$, and so
+# on.
 
 
 # %% tags=["exercise"]

@@ -7,15 +7,15 @@
 # Previous: [01_why_attention](01_why_attention.ipynb) · Next:
 # [03_multi_head_attention](03_multi_head_attention.ipynb)
 #
-# *34 minutes to read, half a minute to run.*
+# *36 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, and that `backward()` fills `.grad`.
 # - **After:** you can write scaled dot-product attention with masks from memory, and you know what each
 #   of its steps is for.
 #
 # This lesson covers section 3.2.1 of the paper (Vaswani et al., 2017), and the decoder's mask from section
-# 3.2.3. Indented sentences are the paper's. A number after `≈` may differ on your processor. You can skip
-# the folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
+# 3.2.3. Indented sentences are quoted from the paper. A number after `≈` may differ on your computer. You can
+# skip the folded cells: the *scaffolding* draws pictures, and the *checks* test what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -44,8 +44,8 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## A dictionary that can guess
 #
-# Suppose that somebody counted the cars on a bridge at four times of the day. A Python dictionary keeps
-# the counts. It stores **values** under **keys**. You ask with a **query**, and if the query equals a
+# Suppose that somebody counted the cars on a bridge at four hours of the day, and that a Python dictionary
+# keeps the counts. It stores **values** under **keys**. You ask with a **query**, and if the query equals a
 # key, you get that key's value.
 
 # %%
@@ -55,8 +55,7 @@ print("at 14:00:", cars.get(14))
 
 # %% [markdown]
 # At 12:00 there were 22 cars per minute, and at 18:00 there were 28. So for 14:00 you would guess about 24.
-# The dictionary has no answer, because 14 is not one of its keys. Let us build a dictionary that can guess,
-# too.
+# The dictionary has no answer, because 14 is not one of its keys. Let us build one that can guess.
 #
 # The first step is to measure how well a query fits a key. We put each hour on the dial of a 24-hour clock,
 # where it becomes a point with two coordinates. The dot product of two such points is 1 if they are the
@@ -105,6 +104,7 @@ for tau in (1000, 1, 0.25, 0.01):
 assert abs((query @ keys.T / 1000).softmax(dim=-1) @ values - values.mean()).item() < 0.02
 assert abs((query @ keys.T / 0.01).softmax(dim=-1) @ values - 22).item() < 0.01
 assert abs((keys @ keys.T / 0.01).softmax(dim=-1) @ values - values).max() < 1e-3  # cold: the dictionary
+assert round(((keys[0] @ keys.T / 0.25).softmax(dim=-1) @ values).item(), 1) == 3.6
 
 # %% tags=["figure-soft-lookup", "scaffold"]
 import altair as alt
@@ -135,16 +135,18 @@ alt.layer(
 
 # %% [markdown]
 # *Figure 1. The answers for every hour of the day. The dots are in the dictionary, and the dashed line is the
-# mean of their values. In a live notebook, move the temperature: the higher it is, the closer the answers
-# come to the mean; the lower it is, the closer each comes to the value of the nearest key.*
+# mean of their values. In a live notebook, move the slider: the higher the temperature, the closer the
+# answers come to the mean; the lower it is, the closer each comes to the value of the nearest key.*
 #
 # At a high temperature, all weights are nearly equal, and every query gets the same answer. At a low
-# temperature, one key gets all the weight, and we have a dictionary again. In between, the look-up blends
-# the values.
+# temperature, one key gets all the weight, and we have a dictionary again. In between, the lookup blends the
+# values, and then it is not exact even where it could be: at $\tau = 0.25$, it says 3.6 for 0:00, where 3
+# cars were counted. (In a Transformer, nobody has to find the best temperature. It is fixed, and training
+# makes the queries and keys as long as they need to be.)
 #
-# Why is blending worth the trouble? Because it is smooth: if you move the query a little, the answer
-# moves a little. So there is a gradient, and a network can *learn* where to look. The look-up in a
-# dictionary has no gradient, so it cannot be trained.
+# Why is blending worth the trouble? Because it is smooth: if you move the query a little, the answer moves a
+# little. So there is a gradient, and a network can *learn* where to look. A dictionary's lookup has no
+# gradient, so it cannot be trained.
 #
 # **Remember:** attention is a soft dictionary. It scores the query against every key, turns the scores
 # into weights with a softmax, and returns the weighted mean of the values.
@@ -155,10 +157,10 @@ alt.layer(
 # > "An attention function can be described as mapping a query and a set of key-value pairs to an output,
 # > where the query, keys, values, and output are all vectors." (section 3.2)
 #
-# In a Transformer, the words of a sentence take the place of the hours. Each word has a query, a key and
-# a value. Three learned matrices compute them from the word's vector. In
-# [00_start_here](00_start_here.ipynb) we trained a tiny model on eight sentences. Here are the queries,
-# keys and values that its first head computes for *a cat runs*. Each row belongs to one word.
+# In a Transformer, the words of a sentence take the place of the hours. Each word has a query, a key and a
+# value, which three learned matrices compute from the word's vector. In [00_start_here](00_start_here.ipynb)
+# we trained a tiny model on eight sentences. Here are the queries, keys and values that its first head
+# computes for *a cat runs*, with a row for each word.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -200,13 +202,13 @@ for i in range(3):  # equation 1 as a loop
     assert_close(output[i], sum(power / sum(powers) * V[j] for j, power in enumerate(powers)))
 
 # %% [markdown]
-# These are the weights and the outputs of head 1 in 00.
+# These are the weights and the outputs of head 1 in lesson 00.
 #
 # ![One query of three is compared with four keys, the last of which is hidden; the softmax makes the weights
 # 0.1, 0.7, 0.2 and 0; they mix the four values into one output](../images/attention.svg)
 #
 # *Figure 2. The same steps as a drawing, with three queries and four keys. A mask hides the cells that
-# are struck out. Masks are the second half of this lesson.*
+# are struck out; masks are the subject of the second half of this lesson.*
 #
 # As a function, this takes three lines. T is the number of queries and S is the number of keys. In our
 # example both are 3, because the sentence looks at itself. But they may differ. When the decoder looks at
@@ -254,8 +256,8 @@ assert learnable.grad[2] == 0
 # %% [markdown]
 # - **Dividing by the sum** gives a weight of −6.63 here, because scores can be negative and can cancel.
 #   The result is no longer a mean.
-# - **Setting negatives to 0** gives *runs* the weight 0 and the gradient 0, so from this row the model
-#   learns nothing about *runs*. If all scores are negative, this method divides 0 by 0.
+# - **Setting negatives to 0** gives *runs* the weight 0 and its score the gradient 0, so from this row the
+#   model learns nothing about *runs*. If all scores are negative, this method divides 0 by 0.
 # - **All on the largest** is the dictionary again, without a gradient.
 # - **A sigmoid** is positive and smooth, but its weights do not add up to 1. In a sentence with twice as
 #   many words, the output is about twice as large.
@@ -269,7 +271,7 @@ assert learnable.grad[2] == 0
 # et al., 2024](https://arxiv.org/abs/2409.04431)).
 
 # %% [markdown]
-# ## It is a mean, and a mean forgets
+# ## Attention is a mean, and a mean forgets
 #
 # Every output is a weighted mean of the values. That tells you what attention cannot do.
 #
@@ -297,29 +299,29 @@ assert (mixed <= v.amax(dim=0)).all()
 # %% [markdown]
 # None of them. All three outputs are the same.
 #
-# - **Attention does not see order.** A mean does not depend on the order of its terms. That is why the
-#   model adds the position to each word's vector
+# - **Attention does not see order**, because a mean does not depend on the order of its terms. That is why
+#   the model adds the position to each word's vector
 #   ([05_positional_encoding](05_positional_encoding.ipynb)).
-# - **Attention sees proportions, not numbers.** If every word occurs twice, each copy gets half the weight,
-#   and the mean is the same as before. It can count only against a token that occurs once. Suppose that all
-#   scores are equal and that one `</s>` stands behind $n$ words. Then `</s>` gets the weight $1/(n + 1)$:
-#   0.25 for three words, 0.14 for six, and 0.08 for twelve.
-# - **Attention stays within its values.** Every entry of the output lies between the smallest and the
-#   largest entry of the same column of $V$. To compute something new from the mean, the model has a
-#   feed-forward network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
+# - **Attention sees proportions, not counts.** If every word occurs twice, each copy gets half the weight,
+#   and the mean is the same as before. Attention can count words only by comparison with a token that is
+#   known to occur once. Suppose that all scores are equal and that one `</s>` follows $n$ words. Then `</s>`
+#   gets the weight $1/(n + 1)$: 0.25 for three words, 0.14 for six, and 0.08 for twelve.
+# - **Attention stays within its values.** Every entry of the output lies between the smallest and the largest
+#   entry of the same column of $V$. To compute something new from the mean, the model has a feed-forward
+#   network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).
 #
 # **Remember:** attention moves information between words by taking means. It does not see order, and it sees
-# proportions instead of numbers.
+# proportions instead of counts.
 
 # %% [markdown]
 # ## Why divide by √d_k?
 #
-# Our heads are 2 numbers wide. The paper's heads are 64 numbers wide, so each score is a sum of 64
-# products instead of 2. In 00 you saw that the typical score of random vectors grows like $\sqrt{d_k}$:
-# it was about 1.4 for a width of 2, and about 8 for a width of 64. Why the square root?
+# Our heads are 2 numbers wide. The paper's heads are 64 numbers wide, so each score is a sum of 64 products
+# instead of 2. In lesson 00 you saw that the typical score of random vectors grows like $\sqrt{d_k}$: it was
+# about 1.4 for a width of 2, and about 8 for a width of 64. Why the square root?
 #
 # Let all entries $q_i$ and $k_i$ be independent, with mean 0 and variance 1, as the paper assumes. Then one
-# product $q_i k_i$ has the mean 0, too, and the variance
+# product $q_i k_i$ also has mean 0, so its variance is the mean of its square:
 #
 # $$\mathrm{Var}(q_i k_i) = E[q_i^2 k_i^2] = E[q_i^2]\, E[k_i^2] = 1 \cdot 1 = 1.$$
 #
@@ -332,11 +334,11 @@ assert (mixed <= v.amax(dim=0)).all()
 #
 # What does a softmax do with scores of size $\sqrt{d_k}$? We let random queries look at nine random keys and
 # measure two numbers. The **largest weight** $w$ says how much one key dominates. The **slope** of this
-# weight says how much the weight changes when its score changes a little, as in 00. It is $w (1 - w)$, which
-# you will show in Exercise 1. So a weight near 1 has almost no slope, and neither has a weight near 0.
+# weight says how much the weight changes when its score changes a little, as in lesson 00. It is $w (1 - w)$,
+# which you will show in Exercise 1. So a weight near 1 has almost no slope, and neither does a weight near 0.
 #
-# **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which
-# shrinks?
+# **Before you run this:** without the division, which of the two numbers grows with $d_k$, and which shrinks
+# in wide heads?
 
 
 # %%
@@ -389,9 +391,9 @@ row.softmax(dim=-1)[2].backward()
 assert_close(row.grad[2].item(), largest_and_slope(row.detach().unsqueeze(0))[1])
 
 # %% [markdown]
-# Without the division, at the paper's width of 64, one of nine keys gets most of the weight before the model
-# has learned anything, as in the next figure. The softmax has picked a winner by chance. And the slope is
-# small, so a wrong winner loses its weight only slowly. A softmax in this state is called *saturated*. This
+# At the paper's width of 64, if the scores are not divided, one of nine keys gets most of the weight before
+# the model has learned anything (Figure 4). The softmax has picked a winner by chance, and the slope of its
+# weight is less than half of what it could be. A softmax whose slope is nearly 0 is called *saturated*. This
 # is the paper's reason:
 #
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the
@@ -424,27 +426,50 @@ alt.hconcat(*bars, title="One random query, nine random keys").add_params(expone
 
 # %% [markdown]
 # *Figure 4. The nine weights of one query, for the first 2, 4, 8 ... of its 1,024 numbers. At 64 numbers, the
-# undivided scores give almost all of the weight to one key. In a live notebook, move the width.*
+# undivided scores give almost all of the weight to one key. In a live notebook, move the slider to change the
+# width.*
+#
+# The paper says "we suspect", and rightly so: the slope is not the whole gradient. The gradient that reaches
+# a query is also multiplied by the keys, and the division makes it smaller by $\sqrt{d_k}$. We have computed
+# it for random vectors. At width 64, a typical query (the median) gets about as much gradient without the
+# division as with it, and a few queries get far more. Only in wider heads does it vanish: at width 256, a
+# typical query gets less than a tenth of it, and at 1,024 nearly nothing.
 
 # %% tags=["check"]
 undivided = torch.tensor([row["score"] for row in rows if row["exponent"] == 6])
 assert undivided.softmax(dim=0).max() > 0.9
 assert (undivided / 8).softmax(dim=0).max() < 0.5
 
+
+def at_query(d_k, divisor):
+    """The size of the gradient at each of 2,000 random queries that look at nine random keys."""
+    q = torch.randn(2000, 1, d_k, requires_grad=True)
+    k, v, wanted = torch.randn(2000, 9, d_k), torch.randn(2000, 9, d_k), torch.randn(2000, 1, d_k)
+    ((q @ k.mT / divisor).softmax(dim=-1) @ v * wanted).sum().backward()
+    return q.grad.norm(dim=-1)
+
+
+plain, halves = at_query(64, 1), at_query(64, 8)
+assert 0.5 < plain.median() / halves.median() < 1.5
+assert plain.mean() > 2 * halves.mean()
+assert at_query(256, 1).median() < 0.1 * at_query(256, 16).median()
+assert at_query(1024, 1).median() < 0.01 * at_query(1024, 32).median()
+
 # %% [markdown]
 # **Remember:** wide heads make large scores, large scores make the softmax pick one key too early, and
 # dividing by $\sqrt{d_k}$ keeps the scores small.
 #
 # *Does the division still matter after the first updates? Yes: without it, a small model needs more than
-# twice as many updates. We trained such models: [Does dividing by √d_k still
+# twice as many updates, and the evidence takes apart what the division does: [Does dividing by √d_k still
 # matter?](evidence/does_the_division_matter.ipynb)*
 
 # %% [markdown]
 # ### The other kind of attention
 #
-# The score does not have to be a dot product. In 01 you saw how Bahdanau and colleagues compute it with a
-# small network: $v^\top \tanh(A q + B k)$. This is called **additive attention**. The paper reports that in
-# wide heads, it works better than dot products *without* the division. Why did the authors not use it?
+# The score does not have to be a dot product. In lesson 01 you saw how Bahdanau and colleagues compute it
+# with a small network: $v^\top \tanh(A q + B k)$. This is called **additive attention**. The paper reports
+# that in wide heads, it works better than dot products *without* the division. Why did the authors not use
+# it?
 #
 # > "While the two are similar in theoretical complexity, dot-product attention is much faster and more
 # > space-efficient in practice, since it can be implemented using highly optimized matrix multiplication
@@ -468,7 +493,7 @@ assert (undivided / 8).softmax(dim=0).max() < 0.5
 
 # %%
 filled = [*words, "<blank>", "<blank>"]
-K5 = torch.cat([K, torch.tensor([[0.6, 0.2]]).expand(2, 2)])  # two fillers have keys ...
+K5 = torch.cat([K, torch.tensor([[1.5, -1.5]]).expand(2, 2)])  # two fillers have keys ...
 V5 = torch.cat([V, torch.tensor([[1.0, -1.0]]).expand(2, 2)])  # ... and values
 real = torch.tensor([True, True, True, False, False])
 
@@ -491,19 +516,19 @@ for name, w in ideas.items():
     assert torch.allclose(w.sum(dim=-1), torch.ones(3)) == (name != "weights times 0")
 
 # %% [markdown]
-# Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because $e^0
-# = 1$. A weight that we set to 0 *after* the softmax has already taken its share from the others, so the
-# remaining weights no longer add up to 1. But with a score of $-\infty$ *before* the softmax, the filler
+# Only the last idea gives the weights that we had without filler. A score of 0 hides nothing, because $e^0 =
+# 1$. If we set a weight to 0 only *after* the softmax, it has already taken its share from the others, and
+# the remaining weights no longer add up to 1. But with a score of $-\infty$ *before* the softmax, the filler
 # gets $e^{-\infty} = 0$, and the real words share all of the weight.
 #
 # `real` is a **mask**. In this series a mask is boolean, and `True` means "may be looked at".
 #
 # ### The causal mask
 #
-# The decoder needs a second kind of mask. In training it reads the correct translation, shifted by one:
-# at the position of `<s>` it has to predict *eine*, at *eine* it has to predict *Katze*, and so on. All
-# positions are trained at once. No position may see what comes after it, because the next word is the
-# answer.
+# The decoder needs a second kind of mask. In training it reads the correct translation, shifted by one: at
+# the position of `<s>` it has to predict *eine*, at *eine* it has to predict *Katze*, and so on. All
+# positions are trained at once. So no position is allowed to see what comes after it, because the next word
+# is the answer.
 #
 # > "We need to prevent leftward information flow in the decoder to preserve the auto-regressive property."
 # > (section 3.2.3)
@@ -518,9 +543,6 @@ causal = torch.ones(4, 4, dtype=torch.bool).tril()  # tril keeps the lower trian
 show("1 where the row may look at the column", causal.int(), german, german, digits=0)
 
 # %% [markdown]
-# Other code writes `torch.ones(4, 4).triu(diagonal=1) == 0`, which is the same mask: `triu` puts a 1 where
-# the future is, and `== 0` allows the rest.
-#
 # A mask that is off by one raises no error. The model trains, but something is quietly broken. There is a
 # simple test: change the key and the value of the last word, and see which outputs change.
 #
@@ -554,11 +576,28 @@ assert changed_by_last_word(causal) == ["rennt"]
 assert changed_by_last_word(ones.tril(diagonal=1)) == ["Katze", "rennt"]
 assert changed_by_last_word(ones.tril(diagonal=-1)) == []
 assert torch.equal(subsequent_mask(4)[0], causal)
-assert torch.equal(torch.ones(4, 4).triu(diagonal=1) == 0, causal)
+
+
+def last_output(x, masks):
+    """The last word's output of layers of causal attention without positions, each with a residual."""
+    for mask in masks:
+        x = x + attention(x, x, x, mask)[0]
+    return x[-1]
+
+
+x = torch.randn(4, 16) / 2  # short vectors, which do not only look at themselves
+for layers, mask, sees_order in ((1, causal, False), (2, causal, True), (2, ones, False)):
+    change = last_output(x, [mask] * layers) - last_output(x[[2, 0, 1, 3]], [mask] * layers)
+    assert (change.abs().max() > 1e-3) == sees_order
 
 # %% [markdown]
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
 # very word that it has to predict. With one diagonal too few, a word does not even see itself.
+#
+# (A causal mask also lets a little order in, even without positions. The mean of one layer still forgets it.
+# But the first word has seen one word, the second two, and so on, and from the second layer on, this shows in
+# the outputs. Language models can learn positions from it: [Haviv et al.,
+# 2022](https://arxiv.org/abs/2203.16634).)
 #
 # To combine both masks, we use `&`: a position may look where the causal mask *and* the padding mask
 # allow it.
@@ -573,9 +612,9 @@ masks = {"padding": padding, "causal": causal, "padding & causal": padding & cau
 explore_masks(masks, tokens, tokens, query=2)
 
 # %% [markdown]
-# *Figure 5. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is
-# strong; in the other rows, the same colors are pale. In a live notebook, you can point at another
-# row.*
+# *Figure 5. Three masks for a German sentence with two fillers. Rows look at columns. The row of Katze is in
+# full color; the other rows are in lighter shades of the same colors. In a live notebook, you can point at
+# another row.*
 
 # %% tags=["check"]
 numbers = torch.tensor([[1, 2, 3, 4, 0, 0]])
@@ -587,13 +626,13 @@ assert (padding & causal).sum(dim=-1).tolist() == [1, 2, 3, 4, 4, 4]
 # hides columns, and the causal mask hides a triangle.
 
 # %% [markdown]
-# ### Which way round?
+# ### Which way around?
 #
-# You need this paragraph only when you call PyTorch's own attention. In our masks, `True` *allows* a
-# position, and so it does in PyTorch's `F.scaled_dot_product_attention`. But in `nn.MultiheadAttention`,
-# `True` *hides* a position. And if the mask contains floating-point numbers, PyTorch adds them to the scores,
-# so ones and zeros hide nothing. PyTorch cannot tell that a mask is of the wrong kind, and raises no error.
-# That is why the package's `attention` accepts only boolean masks.
+# You need this paragraph only when you call PyTorch's own attention. In our masks, as in PyTorch's
+# `F.scaled_dot_product_attention`, `True` *allows* a position. But in `nn.MultiheadAttention`, `True` *hides*
+# a position. And if the mask contains floating-point numbers, PyTorch adds them to the scores, so ones and
+# zeros hide nothing. PyTorch cannot tell that a mask is of the wrong kind, and raises no error. That is why
+# the package's `attention` accepts only boolean masks.
 
 # %% tags=["check"]
 from torch import nn
@@ -616,13 +655,16 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 # %% [markdown]
 # ## A query that may look at nothing
 #
+# *You need this section when you write attention yourself, as in Exercise 2. On a first reading, you may skip
+# it.*
+#
 # One case is left. What if a query may look at *nothing*? This does happen: the mask that was "one too
 # short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all scores of
 # the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number". Is this harmless
 # if nobody uses the row?
 #
 # **Before you run this:** the loss below uses the first two rows only. Will it be NaN? And will the
-# gradient be?
+# gradient be NaN?
 
 # %%
 from torch import nn
@@ -644,16 +686,17 @@ assert output[2].isnan().all()
 assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
-# The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN,
-# and the model is lost. Why? Each output is a sum of weights times values. So `backward` hands every value a
-# sum, too: from each query, the gradient of its output times the weight that it gave to this value. The query
-# of the empty row contributes a gradient of 0, because the loss leaves it out. But its weight is NaN, and 0
-# times NaN is NaN, which turns the whole sum into NaN.
+# The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN, and
+# the model is lost. Why? Each output is a sum of weights times values. So `backward` also gives every value a
+# sum. It has one term for each query: the gradient of the query's output times the weight that the query gave
+# to this value. In the term of the empty row, the gradient is 0, because the loss leaves this row out. But
+# the weight is NaN, and 0 times NaN is NaN, which turns the whole sum into NaN.
 #
 # The solution has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary rows
 # this changes nothing. In an empty row, the softmax now gives equal weights instead of NaN, so a query that
-# may see nothing would see everything. That is why, second, we set the hidden weights to 0 after the
-# softmax. Here is the whole function, as the package has it:
+# may see nothing would see everything. Therefore, second, we set the hidden weights to 0 after the softmax.
+# The output of an empty row is then 0, and the model's residual connection simply adds it to the word's
+# vector. Here is the whole function, as the package has it:
 
 # %%
 from annotated.plots import show_source
@@ -661,8 +704,9 @@ from annotated.plots import show_source
 show_source(attention, docstring=False)
 
 # %% [markdown]
-# Only two lines are new to you. `check_mask` refuses a mask that is not boolean. `dropout` sets random
-# weights to 0 during training ([08_training_recipe](08_training_recipe.ipynb)).
+# Only two lines are new to you. `check_mask` refuses a mask that is not boolean. `dropout` can set random
+# weights to 0 during training; the paper mentions this only for parsing (section 6.3), and our models do not
+# use it.
 
 # %%
 output, weights = attention(x, x, make_values(x), mask)
@@ -688,9 +732,9 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 # ## What you can now say
 #
 # - Attention is a soft dictionary: scores, softmax, weighted mean. Since its output is a mean, it does not
-#   see order, and it sees proportions instead of numbers.
+#   see order, and it sees proportions instead of counts.
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
-#   softmax would pick one key before it has learned anything. The variance of a score is $d_k$.
+#   softmax would pick one key before the model has learned anything. The variance of a score is $d_k$.
 # - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, no
 #   gradient may become NaN, and the output for this query is a row of zeros.
 #
@@ -703,10 +747,10 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil: differentiate the softmax $w_i = e^{s_i} / \sum_j e^{s_j}$. Show that
-# $\partial w_i / \partial s_i = w_i (1 - w_i)$ and that $\partial w_i / \partial s_k = -w_i w_k$ for $k \neq
-# i$. At which $w_i$ is the first of them largest? What is the sum of all derivatives of one weight, and which
-# property of the softmax does it express?
+# **Exercise 1 (medium).** With pencil and paper: differentiate the softmax $w_i = e^{s_i} / \sum_j e^{s_j}$.
+# Show that $\partial w_i / \partial s_i = w_i (1 - w_i)$ and that $\partial w_i / \partial s_k = -w_i w_k$
+# for $k \neq i$. For which $w_i$ is the first of these derivatives largest? What is the sum of the
+# derivatives of one weight by all the scores, and which property of the softmax does it express?
 
 # %% tags=["solution"]
 # Let Z be the sum of all e^(s_j), so that dZ/ds_k = e^(s_k). The quotient rule gives
@@ -749,7 +793,8 @@ def test_my_attention(my_attention):
     allowed = torch.rand(5, 4) < 0.5
     allowed[2] = False  # the third query sees nothing
     output = my_attention(*tried, allowed)
-    assert torch.is_tensor(output), f"wanted is the output, a tensor; returned was a {type(output).__name__}"
+    told = f"the function must return one tensor, the output, not a {type(output).__name__}"
+    assert torch.is_tensor(output), told
     report = check.attention(my_attention)
     assert report.passed, report
     assert not output[..., 2, :].any(), "a query that sees nothing gets zeros"
@@ -779,7 +824,7 @@ test_my_attention(solution)
 
 # %% [markdown]
 # **Exercise 3 (hard).** Explore. Among $n$ keys, one is the right one, and all others have the same,
-# lower score. How much higher must the right key's score be, so that its weight is one half? Find the
+# lower score. How much higher must the right key's score be for its weight to be one half? Find the
 # formula and see how it grows with $n$. What does this growth mean for a model that was trained on
 # sentences of 30 words and now reads 3,000?
 
@@ -827,4 +872,5 @@ def solution(n):
 test_lead_needed(solution)
 assert [round(solution(n), 1) for n in (3, 30, 300, 3000)] == [0.7, 3.4, 5.7, 8.0]
 # Ten times as many keys need a lead that is larger by 2.3. A lead of 3.4 gives the right key half of the
-# weight among 30 words, but only 1% among 3,000: the right word drowns in the crowd.
+# weight among 30 words, but only 1% among 3,000: the right word drowns in the crowd. In lesson 01, attention
+# found the marked word among 4,096 nevertheless, because training had given it a much larger lead.

@@ -7,7 +7,7 @@
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
 #
-# *29 minutes to read, half a minute to run.*
+# *30 minutes to read, half a minute to run.*
 #
 # - **Before:** you know equation 1, its masks, and that its output is a weighted mean
 #   ([02_attention](02_attention.ipynb)).
@@ -15,8 +15,8 @@
 #   heads cost, and where the model uses this layer.
 #
 # This lesson covers sections 3.2.2 and 3.2.3 of the paper (Vaswani et al., 2017). Indented sentences are
-# the paper's. A number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding*
-# draws, and *Check* tests what the text claims.
+# quoted from the paper. A number after `≈` may differ on your computer. You can skip the folded cells: the
+# *scaffolding* draws pictures, and the *checks* test what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -46,8 +46,8 @@ if not any(distributions(name="annotated-transformer")):
 # ## Four heads, four views
 #
 # The translator that comes with the package has four **heads** in each attention layer. Each head is an
-# attention of its own. Here is what the four heads of its last layer look at while the translator writes
-# one sentence in German.
+# attention function of its own. Here is what the four heads of its last layer look at while the translator
+# writes one sentence in German.
 
 # %% tags=["figure-four-heads", "scaffold"]
 import matplotlib.pyplot as plt
@@ -75,18 +75,25 @@ plt.show()
 # %% [markdown]
 # *Figure 1. Each row is one step: the German token that was read last, and the token that is written. The
 # columns are the English tokens, and end is the token `</s>`. The darker a cell is, the more this head looks
-# there. The last two columns are equal. That is not a mistake: the text below Figure 5 explains it.*
+# there. The last two columns are equal, because the encoder has given the period and `</s>` equal vectors
+# (see below Figure 5).*
 
 # %% tags=["check"]
 different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
 assert min(different) > 0.3  # of at most 2: no two heads look alike
 einen = heads[:, written.index("▁einen")]
 assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "▁a"]
+einem = heads[:, written.index("▁einem")]
+assert einem.argmax(dim=-1)[2:].tolist() == [6, 3]
+assert [f"{share:.2f}" for share in (einem[3, 3], einem[2, 6])] == ["0.81", "0.43"]
+assert [seen.src_tokens[i] for i in (3, 4, 6, 7)] == ["▁a", "▁ball", "▁a", "▁dog"]
 
 # %% [markdown]
-# At many steps, the heads look at different words. Take the step that writes *einen*, the German *a*
-# before *Ball*. Head 4 looks at *a*. Head 2 already looks at *ball*. Both words are useful to the
-# translator, because the form of a German article depends on its noun. Why does that take two heads?
+# At many steps, the heads look at different words. Take the step that writes *einen*, the German *a* before
+# *Ball*. Head 4 looks at *a*, and head 2 already looks at *ball*. Both words are useful to the translator,
+# because the form of a German article depends on its noun. At the step that writes *einem*, the heads even
+# disagree: head 4 looks at the *a* before *ball* (0.81), and head 3 at the *a* before *dog* (0.43), which is
+# the right one. Lesson 00 showed only their mean. What can several heads do that one cannot?
 #
 # > "Multi-head attention allows the model to jointly attend to information from different representation
 # > subspaces at different positions. With a single attention head, averaging inhibits this." (section
@@ -98,9 +105,8 @@ assert [seen.src_tokens[i] for i in einen.argmax(dim=-1)][1::2] == ["▁ball", "
 # %% [markdown]
 # ## What one head cannot do
 #
-# Here are eight temperatures of one day, three hours apart. For each of them, we want to know how much
-# warmer it was than three hours before. The list is a circle: the measurement before the one at 0:00 is the
-# one at 21:00.
+# Here are eight temperatures of one day, three hours apart. For each of them, we want to know how much warmer
+# it was than three hours before. The list is a circle: the measurement at 0:00 follows the one at 21:00.
 
 # %%
 import torch
@@ -117,9 +123,9 @@ print("warmer: ", [int(d) for d in warmer])
 # %% [markdown]
 # Attention can bring two measurements together. We give each measurement a key with a single 1, which marks
 # the place of the measurement in the list. So the fourth key is $(0, 0, 0, 1, 0, 0, 0, 0)$. Let the fourth
-# query be $(0, 0, 50, 50, 0, 0, 0, 0)$. Its scores are large for the third and the fourth measurement, and
-# 0 for all others. The other queries are made in the same way, so each of them looks at exactly two
-# measurements.
+# query be $(0, 0, 50, 50, 0, 0, 0, 0)$. Its scores are large for the third and the fourth measurement, and 0
+# for all others. (The number 50 is large enough for the softmax to give these two practically all of the
+# weight.) The other queries are made in the same way, so each of them looks at exactly two measurements.
 #
 # **Before you run this:** the fourth query looks at 15 degrees and at 11 degrees, with weight 0.5 each.
 # What does the head return?
@@ -145,8 +151,12 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 # flip the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but
 # it cannot subtract.
 #
-# Two heads can subtract. One looks at the temperature now, and the other at the temperature before.
-# Afterward we subtract the second output from the first.
+# (In the model, the residual connection adds each measurement's own vector to the output. For our difference,
+# a single head that flips the sign would then be enough, but not for the difference of two *earlier*
+# measurements.)
+#
+# Two heads can subtract without such help. One looks at the temperature now, and the other at the temperature
+# before. Afterward we subtract the second output from the first.
 
 # %%
 head_now, _ = attention(now, position, degrees.unsqueeze(-1))
@@ -155,6 +165,7 @@ print("two heads:", [round(d) for d in (head_now - head_before).flatten().tolist
 
 # %% tags=["check"]
 assert_close((head_now - head_before).flatten(), warmer, rtol=0, atol=1e-4)
+assert_close(degrees - head_before.flatten(), warmer, rtol=0, atol=1e-4)  # one head and the residual
 
 # %% [markdown]
 # In the Transformer, a learned matrix combines the heads. It multiplies the output of each head by
@@ -248,9 +259,9 @@ assert [f"{w:.2f}" for w in weights[1]] == ["0.55", "0.36", "0.09"]
 assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "0.30"]
 
 # %% [markdown]
-# You know head 1 from 02: there, *cat* looks at all three words about equally. In head 2 it looks mostly at
-# *a*, with the weight 0.55. So *cat* gets two different means of the sentence, and $W^O$ mixes them into four
-# new numbers.
+# You know head 1 from lesson 02: in it, *cat* looks at all three words about equally. In head 2, *cat* looks
+# mostly at *a*, with the weight 0.55. So *cat* gets two different means of the sentence, and $W^O$ mixes them
+# into four new numbers.
 #
 # Now you can read the dense sentence at the top. A "representation subspace" is what a head's matrices
 # let through: 64 numbers, computed from all 512. The "positions" are the words that the head looks at.
@@ -270,10 +281,7 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # %% [markdown]
 # ## Cutting into heads: `view`, then `transpose`
 #
-# After the wide product, each word has four numbers. They have to become two heads with two numbers each.
-# The heads must come *before* the words, because a batched matrix product multiplies the last two
-# dimensions and treats all dimensions in front of them separately. So the shape must become (heads,
-# words, numbers).
+# After the wide product, each word has four numbers, which have to become two heads with two numbers each:
 #
 # ![Above: view cuts each word in two, transpose collects the halves by head. Below: view alone puts all of
 # "a" and half of "cat" into head 1](../images/split.svg)
@@ -281,19 +289,22 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*
 #
-# `view` alone is the first trap of [00_start_here](00_start_here.ipynb). Neither an error message nor a
-# wrong shape reveals the mistake, but head 1 has all of *a*, half of *cat* and nothing of *runs*.
+# Why must the heads come *before* the words? A batched matrix product multiplies the last two dimensions and
+# treats all dimensions in front of them separately. So each head needs a matrix (words, numbers) of its own.
+#
+# `view` alone is the first trap of [00_start_here](00_start_here.ipynb). Neither an error message nor a wrong
+# shape reveals the mistake, but head 1 has all of *a*, half of *cat* and nothing of *runs*.
 
 # %% [markdown]
 # ## The layer
 #
-# Now you have all the pieces. Here is the layer of 00 again. The only change is that `join`, the opposite
-# of `split`, has a name of its own:
+# Now you have all the pieces. Here is the layer from lesson 00 again, in which `join`, the opposite of
+# `split`, now has a name of its own:
 
 
 # %%
 class MultiHeadedAttention(nn.Module):
-    """h attentions side by side, between three linear maps and a fourth."""
+    """h attention functions side by side, with three linear maps before them and a fourth after."""
 
     def __init__(self, h, d_model):
         super().__init__()
@@ -321,7 +332,7 @@ class MultiHeadedAttention(nn.Module):
 # - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
 #   like the sentences of a batch, so all heads of all sentences are computed at once.
 # - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it, PyTorch mistakes sentences for
-#   heads, which is the second trap of 00.
+#   heads, which is the second trap of lesson 00.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.
 #
 # We give the layer the matrices of the tiny model. `nn.Linear` keeps its matrix transposed. It also adds
@@ -349,8 +360,8 @@ some = torch.arange(7) < torch.tensor([7, 4, 2])[:, None, None]  # (3, 1, 7)
 assert_close(mine(a, b, b, some), theirs(a, b, b, some))
 
 # %% [markdown]
-# How would you notice a wrong `split` in your own code? Use a test like the one in 02: change one word and
-# see which outputs change.
+# How would you notice a wrong `split` in your own code? Use a test like the one in lesson 02: change one word
+# and see which outputs change.
 #
 # **Before you run this:** suppose that a sentence has four words, that there are two heads, and that
 # `split` is wrong. Which outputs will change when the last word changes?
@@ -422,8 +433,8 @@ assert_close(from_1 + from_2, by_hand)
 # > "Due to the reduced dimension of each head, the total computational cost is similar to that of
 # > single-head attention with full dimensionality." (section 3.2.2)
 #
-# We can check this. PyTorch can count the operations of all matrix products. We take a sentence of 32
-# words.
+# We can check this for a sentence of 32 words, because PyTorch can count the operations of all matrix
+# products. (It counts a multiplication and an addition as two, so its numbers are twice those of lesson 01.)
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -434,7 +445,7 @@ for h in (1, 8, 32):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         _ = model(sentence, sentence, sentence)
     costs[h] = sum(p.numel() for p in model.parameters()), counter.get_total_flops()
-    print(f"{h:2} heads of {512 // h:3}: {costs[h][0]:,} parameters, {costs[h][1]:,} operations,", end=" ")
+    print(f"h = {h:2}, d_k = {512 // h:3}: {costs[h][0]:,} parameters, {costs[h][1]:,} operations,", end=" ")
     print(f"{model.weights.numel():6,} attention weights")
 
 # %% tags=["check"]
@@ -442,8 +453,9 @@ assert costs[1] == costs[8] == costs[32]
 assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; scores and means
 
 # %% [markdown]
-# The numbers of parameters and operations stay the same, because each of the eight heads has one eighth
-# of the width. Only the number of attention weights grows.
+# The numbers of parameters and of operations in matrix products stay the same, because each of the eight
+# heads has one eighth of the width. Only the number of attention weights grows, and with it the work of the
+# softmax.
 #
 # If more heads cost no more, why not take 512 of them? Because each head gets narrower. In a head that is
 # one number wide, a score is the product of two numbers. So a query can only prefer the largest key or the
@@ -458,7 +470,7 @@ assert costs[8][1] == 4 * 2 * 32 * 512**2 + 2 * 2 * 32**2 * 512  # four maps; sc
 # | 16 | 32 | 25.8 |
 # | 32 | 16 | 25.4 |
 #
-# One head is worst, eight or sixteen heads are best, and with 32 heads the score falls again.
+# One head is the worst, 8 and 16 heads are the best, and with 32 heads the score falls again.
 
 # %% [markdown]
 # ### Identical heads stay identical
@@ -484,7 +496,7 @@ for _ in range(50):
     loss.backward()
     adam.step()
 after = twins.linears[0].weight.data
-print(f"W^Q has moved by up to ≈{(after - before).abs().max():.2f}", end=", ")
+print(f"W^Q has moved by up to ≈{(after - before).abs().max():.2f}", end="; ")
 print(f"its two heads differ by up to {(after[:4] - after[4:]).abs().max():.6f}")
 
 # %% tags=["check"]
@@ -492,8 +504,8 @@ assert (after - before).abs().max() > 0.05
 assert (after[:4] - after[4:]).abs().max() < 1e-7
 
 # %% [markdown]
-# Identical heads get identical gradients, so they stay identical, and two heads do the work of one. **It is
-# the random start that makes heads different.**
+# Identical heads get identical gradients, so they stay identical, and two heads do the work of one. **Only
+# the random start makes heads different.**
 
 # %% [markdown]
 # ## The three uses
@@ -512,8 +524,8 @@ assert (after[:4] - after[4:]).abs().max() < 1e-7
 #
 # A mask has a column for each *key*. So cross-attention takes the mask of the English sentence, although
 # its queries are German. This mask need not hide any later words, because the whole English sentence is
-# known. Here are all three uses for *A cat is running.*, in the translator from the top of this page. English
-# has one token more than German here.
+# known. The next figure shows all three uses in the translator from the top of this page. The sentence is *A
+# cat is running.* In English it has one token more than in German.
 
 # %% tags=["figure-three-uses", "scaffold"]
 seen = translator.attention("A cat is running.")
@@ -563,11 +575,11 @@ for weights in seen.maps.values():
 # still look somewhere. [13_reading_attention](13_reading_attention.ipynb) says how to read such pictures,
 # and how not to.
 #
-# Why are the columns of the period and of `</s>` equal? Because the encoder has made the two tokens equal.
-# Their embeddings differ, but after the third of the four layers, their vectors point the same way: the
-# cosine is 1.000 to three decimals. Equal vectors have equal keys, and equal keys get equal weights. The two
-# tokens stand side by side at the end of 95% of the training sentences, so the model seems to have found no
-# use for a difference.
+# Why are the columns of the period and of `</s>` equal, here and in Figure 1? Because the encoder has made
+# the two tokens equal. Their embeddings differ, but after the third of the four layers, their vectors point
+# the same way: the cosine is 1.000 to three decimals. Equal vectors have equal keys, and equal keys get equal
+# weights. The two tokens stand side by side at the end of 95% of the training sentences, so the model seems
+# to have found no use for a difference.
 
 # %% [markdown]
 # ## What you can now say
@@ -587,18 +599,19 @@ for weights in seen.maps.values():
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil. Somebody leaves out $W^Q$ and $W^K$ to save parameters, so that the
-# queries and keys of self-attention are the words' vectors themselves. There are 100 words, and the 64
-# entries of each vector are independent, with mean 0 and variance 1. What is the score of a word with itself,
-# about, and what is the typical score with another word, both divided by $\sqrt{64}$? About what weight does
-# a word give to itself? Which property of the scores would you not want in a sentence, even with other
-# vectors?
+# **Exercise 1 (medium).** With pencil and paper: somebody leaves out $W^Q$ and $W^K$ to save parameters, so
+# that the queries and keys of self-attention are the words' vectors themselves. There are 100 words, and the
+# 64 entries of each vector are independent, with mean 0 and variance 1. Roughly what is the score of a word
+# with itself, and what is the typical score with another word, both divided by $\sqrt{64}$? Roughly how much
+# weight does a word give to itself: a tenth, a half, or nine tenths? Without the two matrices, the scores
+# also have a property that a model of sentences should not have, whatever the vectors are. (Compare the score
+# of *it* for *cat* with the score of *cat* for *it*.)
 
 # %% tags=["solution"]
 # With itself: a sum of 64 squares, each 1 on average, so 64 / 8 = 8. With another word: a sum of 64 products
-# with mean 0 and variance 1, so its size is 8 / 8 = 1. The mean of e^s over scores of variance 1 is e^(1/2),
-# so the weight is about e^8 / (e^8 + 99 e^(1/2)) = 2981 / (2981 + 163) = 0.95: each word looks at itself.
-# And the scores are symmetric: the score of "it" for "cat" would always be the score of "cat" for "it".
+# with mean 0 and variance 1, so its size is 8 / 8 = 1. With e^1 for each of the others, the weight is about
+# e^8 / (e^8 + 99 e^1) = 2981 / (2981 + 269) = 0.92, nine tenths: each word looks at itself. And the scores
+# are symmetric: the score of "it" for "cat" would always be the score of "cat" for "it".
 _ = torch.manual_seed(0)
 vectors = torch.randn(100, 64)
 _, bare = attention(vectors, vectors, vectors)
@@ -610,7 +623,7 @@ assert mapped.diagonal().mean() < 0.1
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention as one function, without a loop over the heads. The
-# same mask holds for all heads.
+# same mask applies to all heads.
 
 
 # %% tags=["exercise"]
@@ -620,7 +633,7 @@ from annotated import attention
 def multi_head(query, memory, weights, h, mask):
     """(B, T, d_model), (B, S, d_model), bool (B, T, S) -> (B, T, d_model).
 
-    `weights` are W^Q, W^K, W^V and W^O, each (d_model, d_model), to multiply rows with from the right.
+    `weights` are W^Q, W^K, W^V and W^O, each (d_model, d_model), to be used as in `query @ W_Q`.
     """
     raise NotImplementedError
 
@@ -647,7 +660,7 @@ def test_multi_head(multi_head):
             nn.init.zeros_(linear.bias)
         given = multi_head(query, memory, [linear.weight.T for linear in reference.linears], h, mask)
         shape = getattr(given, "shape", given)
-        assert shape == query.shape, f"{what}: {tuple(query.shape)} is wanted, not {shape}"
+        assert shape == query.shape, f"{what}: the shape must be {tuple(query.shape)}, not {shape}"
         gap = (given - reference(query, memory, memory, mask)).abs().max()
         assert gap < 1e-5, f"{what}: the output differs from the package's layer by up to {gap:.2f}"
 
@@ -705,7 +718,7 @@ def test_grouped_query(grouped_query):
         k, v = torch.randn(2, 2, groups, 7, 16)
         given = grouped_query(q, k, v)
         shape = getattr(given, "shape", given)
-        assert shape == q.shape, f"(2, 8, 5, 16) is wanted, not {shape}"
+        assert shape == q.shape, f"the shape must be (2, 8, 5, 16), not {shape}"
         wanted, _ = attention(q, *(kept.repeat_interleave(8 // groups, dim=1) for kept in (k, v)))
         wrong = [head for head in range(8) if not torch.allclose(given[:, head], wanted[:, head], atol=1e-5)]
         assert not wrong, f"with {groups} groups, query heads {wrong} differ from attention to their group"

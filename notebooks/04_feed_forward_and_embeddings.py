@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 04 · Feed-forward network and embeddings
 #
-# **You meet two-word phrases that no linear map of their words' mean can understand, let two ReLUs understand
-# them, and follow one table of vectors through the three places where the model uses it.**
+# **You meet two-word phrases that no linear map can understand if it sees only the mean of the two words.
+# Then you let two ReLUs understand them, and you follow one table of vectors to the three places where the
+# model uses it.**
 #
 # Previous: [03_multi_head_attention](03_multi_head_attention.ipynb) · Next:
 # [05_positional_encoding](05_positional_encoding.ipynb)
@@ -15,9 +16,9 @@
 #   what "position-wise" means, and why embeddings are multiplied by $\sqrt{d_{model}}$ and shared with the
 #   output.
 #
-# This lesson covers sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are the
-# paper's. A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
-# claims; you can skip them.
+# This lesson covers sections 3.3 and 3.4 of the paper (Vaswani et al., 2017). Indented sentences are quoted
+# from the paper. A number after `≈` may differ on your computer. You can skip the folded cells: the
+# *scaffolding* draws pictures, and the *checks* test what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -47,13 +48,13 @@ if not any(distributions(name="annotated-transformer")):
 # ## Not bad
 #
 # *So good* is praise, and *so bad* is criticism. But *not good* is criticism, and *not bad* is praise. To
-# tell the two apart, you need both words of the phrase.
+# tell praise from criticism, you need both words of the phrase.
 #
-# Attention can bring the two words together. Suppose that it gives both the weight one half. Then its output
-# is half the sum of their vectors. The factor one half makes no difference to what a linear map can do, so we
-# take the sum itself. Can a linear map compute the answer from this sum: $+1$ for praise, and $-1$ for
-# criticism? We give each word a vector of 512 random numbers and compute the best possible linear map by
-# least squares.
+# Attention can bring the two words together. Suppose that it gives each of them a weight of one half, so that
+# its output is half the sum of their vectors. The factor of one half makes no difference to what a linear map
+# can do, so we take the sum itself. Can a linear map compute the answer from this sum: $+1$ for praise, and
+# $-1$ for criticism? We give each word a vector of 512 random numbers and compute the best possible linear
+# map, the one with the smallest squared errors. (`pinv` finds it without training.)
 #
 # **Before you run this:** the map has 512 weights and a bias, and there are only four answers to learn.
 # Will it get all four right?
@@ -71,7 +72,7 @@ inputs = torch.cat([phrases, torch.ones(4, 1)], dim=1)  # (4, 513): a 1 for the 
 wanted = torch.tensor(list(meaning.values())).double()
 best = torch.linalg.pinv(inputs) @ wanted  # (513,)
 for phrase, answer in zip(meaning, (inputs @ best).tolist(), strict=True):
-    print(f"{phrase:9} should be {meaning[phrase]:+}, the best linear map says {abs(answer):.2f}")
+    print(f"{phrase:9} should be {meaning[phrase]:+}, the best linear map says {round(answer, 2) + 0:.2f}")
 
 # %% tags=["check"]
 from torch.testing import assert_close
@@ -79,19 +80,20 @@ from torch.testing import assert_close
 assert_close(inputs @ best, torch.zeros(4).double())
 
 # %% [markdown]
-# It gets none right. It says 0 each time, which is neither praise nor criticism. Why? *So good* and *not
-# bad* together have the same four words as *so bad* and *not good*. For any linear map $f$, with or without
-# a bias, that means
+# It gets none right. It says 0 each time, which is neither praise nor criticism. Why? The phrases *so good*
+# and *not bad* together have the same four words as *so bad* and *not good*. For any linear map $f$, with or
+# without a bias, that means
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
-# But the left side should be $+2$, and the right side should be $-2$. A linear map adds up what each word
-# says by itself. Here the meaning lies in the *combination* of the words. This is the XOR problem, famous
-# since Minsky and Papert (1969).
+# But the left side should be $+2$, and the right side should be $-2$. (A map that is right about three of the
+# phrases says $-3$ or $+3$ to the fourth.) A linear map adds up what each word says by itself, whereas here
+# the meaning lies in the *combination* of the words. This is the XOR problem, famous since Minsky and Papert
+# (1969).
 #
-# Two linear maps in a row do not help, because together they are one linear map. A function that is not
-# linear must stand between them. One of the simplest is $\max(0, z)$, which sets negative numbers to 0.
-# It is called **ReLU**.
+# Two linear maps in a row do not help, because together they are one linear map. A nonlinear function must
+# come between them. One of the simplest is $\max(0, z)$, which sets negative numbers to 0 and is called
+# **ReLU**.
 #
 # Watch what it does here. Let $a$ be $+1$ for *good* and $-1$ for *bad*. Let $b$ be $+1$ for *so* and
 # $-1$ for *not*. A first linear map can compute both numbers, because each word adds its own share: for
@@ -125,47 +127,6 @@ assert_close(by_attention.flatten().double(), wanted, rtol=0, atol=1e-3)
 # is on only for *not bad*. **Each unit is a detector for one combination.** That is the idea of the
 # feed-forward network.
 #
-# ### Must it be a ReLU?
-#
-# We have fixed the weights at one half. But attention chooses its weights with a softmax, which is not linear
-# either. Could it do without the ReLUs if it may learn where to look? We train a layer of attention with two
-# heads, and behind it only a linear map to one number. The answer is the mean over the two words.
-#
-# **Before you run this:** how many of the four phrases will it learn?
-
-# %%
-from annotated import MultiHeadedAttention
-
-
-def learn_to_look(seed):
-    """The answers of two heads and a linear map to the four phrases, after 100 updates."""
-    torch.manual_seed(seed)
-    two_words = torch.stack([torch.stack([vector[word] for word in phrase.split()]) for phrase in meaning])
-    two_words = two_words.float()  # (4, 2, 512)
-    look, read = MultiHeadedAttention(2, 512, dropout=0.0), nn.Linear(512, 1)
-    adam = torch.optim.Adam([*look.parameters(), *read.parameters()], lr=0.001)
-    for _ in range(100):
-        found = read(look(two_words, two_words, two_words)).mean(dim=1).squeeze(-1)  # (4,)
-        adam.zero_grad()
-        (found - wanted).square().mean().backward()
-        adam.step()
-    return found.detach()
-
-
-learned = [learn_to_look(seed) for seed in range(5)]
-right = sum((found.sign() == wanted).all().item() for found in learned)
-print(f"all four phrases right: {right} of {len(learned)} random starts")
-print("answers of the first:", [f"≈{answer:+.1f}" for answer in learned[0].tolist()])
-
-# %% tags=["check"]
-assert all((found - wanted).abs().max() < 0.5 for found in learned)
-
-# %% [markdown]
-# All of them. So what we have shown is narrower than it looked: **something nonlinear must act, and it may be
-# the softmax, if its weights depend on the words, or the ReLU.** The model has both. The paper does not say
-# why it needs both. One difference is that the feed-forward network works on what a word's vector already
-# contains, without another look at the other words.
-#
 # **Remember:** a linear map of a mean with fixed weights cannot tell what a combination of words means. A
 # unit with a ReLU can detect the combination.
 
@@ -179,10 +140,10 @@ assert all((found - wanted).abs().max() < 0.5 for found in learned)
 # $$\mathrm{FFN}(x) = \max(0,\; xW_1 + b_1)\,W_2 + b_2 \qquad (2)$$
 #
 # The first map goes from $d_{model} = 512$ numbers to $d_{ff} = 2048$ units. Then comes the ReLU, and the
-# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there are
-# 4 numbers and 8 units, and all biases are 0. Here are the two matrices of the feed-forward network in its
-# encoder. The three vectors of *a cat runs* are the output of the attention sub-layer, after its layer
-# norm.
+# second map goes back to 512 numbers. In the tiny model of [00_start_here](00_start_here.ipynb), there are 4
+# numbers and 8 units, and all biases are 0. Here are the two matrices of the feed-forward network in its
+# encoder. The three vectors of *a cat runs* are the output of the attention sub-layer after layer
+# normalization.
 
 # %%
 words = ["a", "cat", "runs"]
@@ -228,12 +189,12 @@ assert_close(units[1], in_00, rtol=0, atol=0.015)
 assert 0.4 < (units == 0).float().mean() < 0.65
 
 # %% [markdown]
-# These are the numbers from 00, up to rounding. For *cat*, units 2, 4, 6 and 8 are on, and the others are
-# off. Each unit that is on adds its row of $W_2$ to the output, multiplied by the unit's value. Each unit
+# These are the numbers from lesson 00, up to rounding. For *cat*, units 2, 4, 6 and 8 are on, and the others
+# are off. A unit that is on adds its row of $W_2$ to the output, multiplied by the unit's value, and a unit
 # that is off adds nothing.
 #
 # So you can read the network like a list of rules, one for each unit. The unit's column of $W_1$ says
-# *when* the rule applies, and its row of $W_2$ says *what* the rule adds to the word. As code:
+# *when* the rule applies, and its row of $W_2$ says *what* the rule adds to the word. In code:
 
 
 # %%
@@ -254,25 +215,62 @@ class FeedForward(nn.Module):
 # "attention over parameters"? [What is a feed-forward
 # layer?](evidence/what_is_a_feed_forward_layer.ipynb)*
 #
+# ### Must it be a ReLU?
+#
+# For *not bad*, we fixed the attention weights at one half. But attention chooses its weights with a softmax,
+# which is not linear either. Could it do without the ReLUs if it were free to learn where to look? We train
+# an attention layer with two heads on the four phrases, followed only by a linear map to one number. The
+# answer is the mean over the two words.
+#
+# **Before you run this:** how many of the four phrases will it learn?
+
+# %%
+from annotated import MultiHeadedAttention
+
+
+def learn_to_look(seed):
+    """The answers of two heads and a linear map to the four phrases, after 100 updates."""
+    torch.manual_seed(seed)
+    two_words = torch.stack([torch.stack([vector[word] for word in phrase.split()]) for phrase in meaning])
+    two_words = two_words.float()  # (4, 2, 512)
+    look, read = MultiHeadedAttention(2, 512, dropout=0.0), nn.Linear(512, 1)
+    adam = torch.optim.Adam([*look.parameters(), *read.parameters()], lr=0.001)
+    for _ in range(100):
+        found = read(look(two_words, two_words, two_words)).mean(dim=1).squeeze(-1)  # (4,)
+        adam.zero_grad()
+        (found - wanted).square().mean().backward()
+        adam.step()
+    return found.detach()
+
+
+learned = [learn_to_look(seed) for seed in range(5)]
+right = sum((found.sign() == wanted).all().item() for found in learned)
+print(f"all four phrases right: {right} of {len(learned)} random starts")
+print("answers of the first:", [f"≈{answer:+.1f}" for answer in learned[0].tolist()])
+
+# %% tags=["check"]
+assert all((found - wanted).abs().max() < 0.5 for found in learned)
+
+# %% [markdown]
+# All of them. So what we have shown is narrower than it looked: **something nonlinear must act. It can be the
+# ReLU, or it can be the softmax, if its weights depend on the words.** The model has both, and each has work
+# of its own. Attention has to choose words; the feed-forward network has its many rules for what the word's
+# vector already contains, without another look at the others.
+#
 # ### Separately and identically
 #
-# The quote says "applied to each position separately and identically". *Identically* means that every
-# word goes through the same $W_1$ and $W_2$. *Separately* means that no word sees another. The paper's
-# short name for both is *position-wise*.
+# The quote says "applied to each position separately and identically". *Identically* means that every word
+# goes through the same $W_1$ and $W_2$, and *separately* means that no word sees another. The paper's short
+# name for both is *position-wise*.
 #
-# We can make the second part visible with the test from 03: we change one input word and see which outputs
-# change. Beside an attention layer and a feed-forward network, we test a convolution of width 3, which
-# computes each output from a word and its two neighbors.
+# We can make the second part visible with the test from lesson 03: we change one input word and see which
+# outputs change. Beside an attention layer and a feed-forward network, we test a convolution of width 3,
+# which computes each output from a word and its two neighbors.
 #
-# **Before you run this:** the figure draws a line from an input word to an output word if this output changes
-# when this input changes. Of the nine possible lines, how many will there be in each of the three panels?
+# **Before you run this:** the figure draws a line from an input word to an output word if changing that input
+# changes that output. Of the nine possible lines, how many will there be in each of the three panels?
 
-# %% tags=["figure-influence"]
-import matplotlib.pyplot as plt
-
-from annotated.plots import setup_notebook
-
-setup_notebook()
+# %%
 _ = torch.manual_seed(0)
 attend, network = MultiHeadedAttention(2, 16, dropout=0.0), FeedForward(16, 64)
 convolve = nn.Conv1d(16, 16, kernel_size=3, padding=1)  # expects (B, d_model, T)
@@ -282,15 +280,23 @@ layers = {
     "feed-forward network": network,
 }
 sentence = torch.randn(1, 3, 16)
-fig, axes = plt.subplots(1, 3, figsize=(12, 3.3))
 influences = {}
-for ax, (name, layer) in zip(axes, layers.items(), strict=True):
+for name, layer in layers.items():
     influences[name] = torch.zeros(3, 3, dtype=torch.bool)  # a row for each output, a column for each input
     for column in range(3):
         other = sentence.clone()
         other[0, column] += 1  # another word there
         influences[name][:, column] = (layer(other) != layer(sentence))[0].any(dim=-1)
-    for row, column in influences[name].nonzero().tolist():
+
+# %% tags=["figure-influence", "scaffold"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+fig, axes = plt.subplots(1, 3, figsize=(12, 3.3))
+for ax, (name, influence) in zip(axes, influences.items(), strict=True):
+    for row, column in influence.nonzero().tolist():
         ax.plot([column, row], [1, 0], color="C0" if row == 1 else "0.75", linewidth=4 if row == 1 else 2)
     for place, word in enumerate(words):
         for height in (0, 1):
@@ -303,9 +309,9 @@ for ax, (name, layer) in zip(axes, layers.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# *Figure 1. A line means that the output depends on the input; the lines into cat are strong. There are nine
-# in attention, seven in a convolution of width 3, and three in the feed-forward network, where each word
-# depends only on itself.*
+# *Figure 1. A line means that the output depends on the input; the lines into cat are drawn thick. Attention
+# has nine lines, the convolution of width 3 has seven, and the feed-forward network has three, because in it
+# each word depends only on itself.*
 
 # %% tags=["check"]
 assert influences["attention"].all()
@@ -356,6 +362,7 @@ for name, part in (("attention", layer.self_attn), ("feed-forward network", laye
 
 # %% tags=["check"]
 sizes = [sum(w.numel() for w in part.parameters()) for part in (layer.self_attn, layer.feed_forward)]
+assert 0.49 < 2 * sizes[0] / (2 * sizes[0] + sizes[1]) < 0.51  # of a decoder layer
 assert sizes == [4 * (512**2 + 512), 2 * 512 * 2048 + 2048 + 512]
 assert (
     0.65 < 2 * 512 * 2048 / (2 * 512 * 2048 + 4 * 512**2 + 2 * 30 * 512) < 0.67
@@ -363,8 +370,8 @@ assert (
 
 # %% [markdown]
 # The feed-forward network holds two thirds of an encoder layer's weights. For short sentences it also does
-# about two thirds of the multiplications. The paper's title says that attention is all you need, but
-# attention is only the other third.
+# about two thirds of the multiplications. The paper's title says that attention is all you need, but in the
+# encoder, attention is only the other third. (A decoder layer has two attentions, so there it is one half.)
 #
 # Why is $d_{ff}$ four times $d_{model}$? The paper gives no reason. It tried three widths (Table 3, rows
 # C):
@@ -380,9 +387,8 @@ assert (
 # %% [markdown]
 # ## From a word to a vector: embeddings
 #
-# So far, words have been vectors from the start. These vectors come from a table that has a row for each
-# token. The row is called the token's **embedding**. At first the rows are random, and training adjusts
-# them.
+# So far, every lesson has started with vectors for the words. They come from a table that has a row for each
+# token, called the token's **embedding**. At first the rows are random, and training adjusts them.
 #
 # > "Similarly to other sequence transduction models, we use learned embeddings to convert the input tokens
 # > and output tokens to vectors of dimension $d_{model}$. [...] In the embedding layers, we multiply those
@@ -409,9 +415,9 @@ class Embeddings(nn.Module):
 # In the tiny model, the factor is $\sqrt 4 = 2$. The row of *cat* is (0.0, 0.6, 0.4, −0.2), so *cat* enters
 # the model as (0.0, 1.2, 0.8, −0.4).
 #
-# Why multiply by $\sqrt{d_{model}}$? The paper gives no reason, so let us look at sizes. The model adds
-# the position of a word to its embedding ([05_positional_encoding](05_positional_encoding.ipynb)). How
-# long are these two vectors in the base model?
+# Why multiply by $\sqrt{d_{model}}$? The paper does not say, so let us compare sizes. The model adds the
+# position of a word to its embedding ([05_positional_encoding](05_positional_encoding.ipynb)). How long are
+# these two vectors in the base model?
 #
 # **Before you run this:** a position consists of sines and cosines, and a row of the table consists of
 # small random numbers. Which vector is longer?
@@ -475,13 +481,15 @@ tied = annotated.make_model(100, 100, N=1, d_model=64, d_ff=64, h=2, tied_embedd
 assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.generator.proj.weight
 
 # %% [markdown]
-# Now we can see why the rows must be small. The last step of the decoder is a layer norm, so the
-# entries of its vectors have variance 1. If the entries of the table have variance 1, too, a logit is a
-# sum of 512 random products, and its typical size is $\sqrt{512} = 22.6$, for the same reason as with
-# the scores in 02. Then the softmax is sure of one token, and almost always of a wrong one. That is the
-# fourth trap of [00_start_here](00_start_here.ipynb): with 10,000 tokens, the loss of a new model is
-# about 87. With entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss is about 9.7.
-# A model that finds all tokens equally likely has a loss of $\log 10000 = 9.2$.
+# Now we can see why the rows must be small. The last step of the decoder is layer normalization, so the
+# entries of its vectors have variance 1. If the entries of the table had variance 1, too, a logit would be a
+# sum of 512 random products, and its typical size would be $\sqrt{512} = 22.6$, for the same reason as with
+# the scores in lesson 02. The softmax would be sure of one token, and almost always of a wrong one. That is
+# the fourth trap of [00_start_here](00_start_here.ipynb), where the loss of a new model was about 87 for
+# 10,000 tokens.
+#
+# With entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss was about 9.7. That is close
+# to the loss of a model that finds all tokens equally likely, $\log 10000 = 9.2$.
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
@@ -508,6 +516,10 @@ assert 100 < total / 1e6 < 102
 # Sharing has a price: each of the three jobs now changes the same rows in its own way. To see what each job
 # wants, we take the jobs apart. We give a small model three separate tables that hold the same numbers, and
 # compute one loss for *a cat runs → eine Katze rennt*. Then we ask which rows of each table get a gradient.
+#
+# From here on, we also use the package's model. Its `Batch` prepares the masks and the shifted target
+# ([07_batches_and_masks](07_batches_and_masks.ipynb)). The model itself returns the vectors that leave the
+# decoder, and `model.generator` turns them into log-probabilities. In lesson 00, the model did both.
 #
 # **Before you run this:** the vocabulary also holds *Hund* and *dog*, which do not occur in the two
 # sentences. In which of the three tables will their rows get a gradient?
@@ -550,8 +562,9 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # %% [markdown]
 # At the inputs, only the tokens that were read get a gradient. At the output, **every** row gets one, in
 # every update. The softmax gives every token some probability, and every token except the right one should
-# have less. So the row of *Hund* is pushed away from the decoder's vectors, although *Hund* does not occur.
-# A rare word is pushed away in almost every update (Gao et al., 2019).
+# have less. So the row of *Hund* is pushed away from the decoder's vectors, although *Hund* does not occur. A
+# rare word is pushed away in almost every update. Gao et al. ([2019](https://arxiv.org/abs/1907.12009)) found
+# that the rows of a trained table therefore lie close together, in a narrow cone.
 #
 # **Remember:** one table turns tokens into vectors and vectors into logits. The output needs small entries,
 # so the table has small entries, and the input multiplies them by $\sqrt{d_{model}}$.
@@ -574,14 +587,17 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil. Somebody forgets the ReLU in a feed-forward network with $d_{model} =
-# 512$ and $d_{ff} = 2048$. There is no error, and the loss falls. Multiply out $(x W_1 + b_1) W_2 + b_2$:
-# which single linear map is it? Count its weights and biases, and those of the network. What share is wasted?
-# Which of the four phrases at the top can the network learn?
+# **Exercise 1 (easy).** With pencil and paper: somebody forgets the ReLU in a feed-forward network with
+# $d_{model} = 512$ and $d_{ff} = 2048$. There is no error, and the loss falls. Multiply out $(x W_1 + b_1)
+# W_2 + b_2$: which single linear map is it? Count the weights and biases of this map and those of the
+# network. What share of the network's is wasted? The network is right about *so good*, *so bad* and *not
+# good*, with $+1$, $-1$ and $-1$. What does it say to *not bad*?
 
 # %% tags=["solution"]
 # (x W_1 + b_1) W_2 + b_2 = x (W_1 W_2) + (b_1 W_2 + b_2): one map with a matrix of 512 x 512 and one bias.
-# None of the phrases: for the sum of two words, the best answer of a linear map is 0 for each of them.
+# As f(so good) + f(not bad) = f(so bad) + f(not good), it says -1 - 1 - 1 = -3 to "not bad", a praise (+1).
+three = torch.linalg.pinv(inputs[[0, 1, 2]]) @ wanted[[0, 1, 2]]  # right about the first three
+assert_close(inputs @ three, torch.tensor([1.0, -1, -1, -3]).double())
 both, needed = 2 * 512 * 2048 + 2048 + 512, 512 * 512 + 512
 print(f"{both:,} weights do the work of {needed:,}: {1 - needed / both:.0%} are wasted")
 first_map, second_map = nn.Linear(512, 2048).double(), nn.Linear(2048, 512).double()
@@ -630,12 +646,12 @@ def test_tied_ends(TiedEnds):
     ends, tokens = TiedEnds(256, 1000), torch.randint(1000, (20, 10))
     states = nn.functional.layer_norm(torch.randn(20, 10, 256), (256,))
     shapes = [tuple(weights.shape) for weights in ends.parameters()]
-    assert shapes == [(1000, 256)], f"one table (1000, 256) is wanted as the only parameter, not {shapes}"
+    assert shapes == [(1000, 256)], f"the only parameter must be one table (1000, 256), not {shapes}"
     embedded, logits = ends.embed(tokens), ends.logits(states)
     shape = getattr(embedded, "shape", embedded)
-    assert shape == (20, 10, 256), f"embed: (20, 10, 256) is wanted, not {shape}"
+    assert shape == (20, 10, 256), f"embed: the shape must be (20, 10, 256), not {shape}"
     shape = getattr(logits, "shape", logits)
-    assert shape == (20, 10, 1000), f"logits: (20, 10, 1000) is wanted, not {shape}"
+    assert shape == (20, 10, 1000), f"logits: the shape must be (20, 10, 1000), not {shape}"
     variance = embedded.var().item()
     assert 0.9 < variance < 1.1, f"the entries of an embedding should have variance 1, not {variance:.3f}"
     start = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()).item()
@@ -705,10 +721,10 @@ def test_parameter_attention(ParameterAttention):
 
     layer, x = made(4), torch.randn(2, 5, 32)
     size = sum(weights.numel() for weights in layer.parameters())
-    assert size == 2 * 32 * 128, f"W_1 and W_2 have {2 * 32 * 128:,} weights, this has {size:,}"
+    assert size == 2 * 32 * 128, f"W_1 and W_2 have {2 * 32 * 128:,} weights, but this layer has {size:,}"
     output = layer(x)
     shape = getattr(output, "shape", output)
-    assert shape == x.shape, f"(2, 5, 32) is wanted, not {shape}"
+    assert shape == x.shape, f"the shape must be (2, 5, 32), not {shape}"
     assert torch.allclose(output[:, 3], layer(x[:, 3:4])[:, 0], atol=1e-4), "each word must be treated alone"
     assert (output - layer(x.roll(1, 1))).abs().max() > 1e-4, "the output does not depend on the word"
     with torch.no_grad():

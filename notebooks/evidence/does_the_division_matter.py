@@ -2,11 +2,11 @@
 # # Does dividing by √d_k still matter after the first updates?
 #
 # Yes. Without the division, a small model needs more than twice as many updates to learn a task (190 instead
-# of 87, for example), or does not learn it in 200. The division makes the scores start smaller and makes each
-# update move them less, and a model that gets both without dividing learns as fast as the paper's, to within
-# two updates.
+# of 87, for example), or does not learn it in 200. The division does two things: the scores start smaller,
+# and each update moves them less. A model that is given both without dividing learns as fast as the paper's,
+# to within two updates.
 #
-# *A minute to run.* The lesson that this belongs to is [02_attention](../02_attention.ipynb).
+# *A minute to run.* This notebook belongs to lesson [02_attention](../02_attention.ipynb).
 
 # %% tags=["install"]
 import sys

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # How far does a gradient reach?
 #
-# Not far in an RNN, and to every word in attention. In an untrained RNN, each word back multiplies the
-# gradient by about 0.43, so that two millionths are left after 16 words, whereas in attention the factor is
-# 1.00 at any distance. To remember one symbol across 16 words, attention and dilated convolutions need fewer
-# than 250 updates and a GRU ≈340 to ≈600; an RNN and an ordinary LSTM do not learn it in 600 (three seeds
+# Not far in an RNN, and to every word in attention. In an untrained RNN, each step back multiplies the
+# gradient by about 0.43, so two millionths are left after 16 words. In attention, the factor is 1.00 at any
+# distance. To remember one symbol across 16 words, attention and dilated convolutions need fewer than 250
+# updates, and a GRU needs ≈340 to ≈600. An RNN and an ordinary LSTM do not learn it in 600 (three seeds
 # each).
 #
-# *Two minutes to run.* The lesson that this belongs to is [01_why_attention](../01_why_attention.ipynb).
+# *Two minutes to run.* This notebook belongs to lesson [01_why_attention](../01_why_attention.ipynb).
 
 # %% tags=["install"]
 import sys

@@ -3,10 +3,10 @@
 #
 # Not in general. A single head that looks by position cannot subtract two words' numbers: it fails with five
 # of five seeds (loss ≈1.0), and two heads succeed with all five (loss ≈0.0). Our small translator has 76.9
-# BLEU with one head, in a single run, and 79.6 to 82.8 in three runs with four heads. The paper's has 24.9
-# with one and 25.8 with eight.
+# BLEU with one head, in a single run, and 79.6 to 82.8 in three runs with four heads. The paper's translator
+# has 24.9 with one head and 25.8 with eight.
 #
-# *Half a minute to run.* The lesson that this belongs to is
+# *Half a minute to run.* This notebook belongs to lesson
 # [03_multi_head_attention](../03_multi_head_attention.ipynb).
 
 # %% tags=["install"]

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # What is a feed-forward layer?
 #
-# It can be read as a memory whose keys and values are weights, but its units are only a little more selective
-# than chance. Of the units of our translator's encoder that fire often enough to judge (a third), about 80%
-# respond mainly to one token, and so do about 70% of random directions if they are drawn with the spread of
+# A memory, in a sense: its keys and values are weights. But its units are only a little more selective than
+# chance. A third of the units of our translator's encoder fire often enough to judge, and of these, about 80%
+# respond mainly to one token. So do about 70% of random directions, if they are drawn with the same spread as
 # the words' vectors. Attention over trained keys and values memorizes 1,600 random facts as well as the
 # network does.
 #
-# *Half a minute to run.* The lesson that this belongs to is
+# *Half a minute to run.* This notebook belongs to lesson
 # [04_feed_forward_and_embeddings](../04_feed_forward_and_embeddings.ipynb).
 
 # %% tags=["install"]
@@ -105,7 +105,7 @@ print(f"{len(lines)} sentences, {len(names):,} tokens")
 
 # %% [markdown]
 # For each unit, we look at the 20 tokens at which it is on most strongly. How many of the 20 are the same
-# token? Vectors of the same token resemble each other, so *any* direction prefers some token. That asks for a
+# token? Vectors of the same token resemble each other, so *any* direction prefers some token. So we need a
 # control: random directions in the place of the columns of $W_1$. We take two kinds. **Plain** directions
 # have independent entries. Directions **with the spread** of the words' vectors are random sums of these
 # vectors (their covariance is that of the vectors), so they point where the vectors differ most.

@@ -559,7 +559,7 @@ assert row.softmax(dim=-1)[2] > 0.98
 # >
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the softmax function into regions where it has extremely small gradients. To counteract this effect, we scale the dot products by $1/\sqrt{d_k}$."
 #
-# **要点**：头一宽，分数就大；分数一大，softmax 就饱和；除以 $\sqrt{d_k}$ 可以避免这种情况。
+# **要点**：头一宽，分数就大；分数一大，softmax 就可能饱和；除以 $\sqrt{d_k}$ 可以避免这种情况。
 #
 # 详见 [02_attention](../02_attention.ipynb)。
 
@@ -1302,7 +1302,7 @@ assert abs(rate(16_000, 512, 4000) / rate(4000, 512, 4000) - 1 / 2) < 1e-9
 #
 # **dropout**（暂退法）：训练时，子层输出的每个数以 0.1 的概率变成 0，其余的数除以 0.9。嵌入与位置编码之和也这样处理。这样，网络就不能依赖任何单个的数。模型翻译时，dropout 是关闭的。
 #
-# **标签平滑**（label smoothing）：普通的损失要求正确词元的概率为 1。平滑的损失只要求 0.9，另外 0.1 分摊给其他所有词元，所以过分自信对模型没有好处。在论文中，这“提高了准确率和 BLEU 分数”（improves accuracy and BLEU score）。BLEU 是什么，第 6 节再说。
+# **标签平滑**（label smoothing）：普通的损失要求正确词元的概率为 1。平滑的损失只要求 0.9，另外 0.1 分摊给其他所有词元，所以过分自信对模型没有好处。论文说，这样做“会损害困惑度，因为模型学会了更加不确定，但提高了准确率和 BLEU 分数”（hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score）。BLEU 见第 6 节，困惑度见[第 08 课](../08_training_recipe.ipynb)。
 
 
 # %%
@@ -1387,7 +1387,7 @@ assert numbers.view(2, 3, 2)[0].tolist() == [[10, 11], [12, 13], [20, 21]]
 # mask                    (B, 1, S)   错误：B 跑到了头的位置上
 # ```
 #
-# 如果句子数恰好等于头数，例如都是 2，就不会报错。可是这样一来，每个头取的是某一个句子的掩码：头 2 即使读的是句子 1，遮住的也是句子 2 的填充。
+# 如果句子数恰好等于头数，例如都是 2，就不会报错。可是这样一来，每个头取的是某一个句子的掩码：头 2 即使读的是句子 1，遮住的也是句子 2 的填充。只有一个句子时也不会报错，而且结果是对的，所以测试时要用好几个句子组成的批。
 #
 # **陷阱 3：softmax 的维度错了**。分数是一个矩阵，沿着列做 softmax 与沿着行做一样，不会报错。下面对头 2 的分数两种都做：
 

@@ -172,7 +172,7 @@ export const en = {
   // ---- Words that are explained
 
   meanings: {
-    logit: "a score that may be any number, before the softmax makes probabilities of all scores",
+    logit: "a score that may be any number, before the softmax turns all scores into probabilities",
     d_model: "the width of a token's vector between layers",
     d_k: "the width of one head's queries and keys: d_model divided by the number of heads",
     d_v: "the width of one head's values",

@@ -217,8 +217,8 @@ export const en = {
       title: "Each word by itself: wider",
       text: () => (
         <>
-          The feed-forward network makes eight numbers of four, and sets negative ones to 0 (ReLU). No word
-          sees another here.
+          The feed-forward network turns four numbers into eight and sets the negative ones to 0 (ReLU). No
+          word sees another here.
         </>
       ),
     },
@@ -227,8 +227,8 @@ export const en = {
       title: "The memory",
       text: ({ word }: Facts) => (
         <>
-          Add and normalize once more. The encoder is done: one vector a word, and that of <b>{word}</b> now
-          knows of the others.
+          Add and normalize once more. The encoder is done: one vector per word, and that of <b>{word}</b> now
+          knows about the others.
         </>
       ),
     },
@@ -299,7 +299,7 @@ export const en = {
       title: "The next word",
       text: ({ read, wrote, chance }: Facts) => (
         <>
-          The softmax makes probabilities of the logits. After <b>{read}</b>, the likeliest word is{" "}
+          The softmax turns the logits into probabilities. After <b>{read}</b>, the likeliest word is{" "}
           <b>{wrote}</b>: {chance}.
         </>
       ),
