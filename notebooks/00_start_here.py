@@ -1361,7 +1361,7 @@ assert torch.equal(out, write)
 
 # %% [markdown]
 # All eight are right. At each step, the decoder computes all positions again, although only the last one is
-# new. *More in [11_search_and_averaging](11_search_and_averaging.ipynb): a cache that saves this work.*
+# new. *More in [11_search](11_search.ipynb): a cache that saves this work.*
 
 # %% [markdown]
 # ### It is real

@@ -4,8 +4,8 @@
 # **You train a translator on 20,000 pairs of sentences in two minutes, compute BLEU by hand, and find out
 # what a score is worth.**
 #
-# Previous: [09_first_example](09_first_example.ipynb) · Next:
-# [11_search_and_averaging](11_search_and_averaging.ipynb)
+# Previous: [09_first_example](09_first_example.ipynb) · Next: [11_search](11_search.ipynb), or first
+# [21_averaging](21_averaging.ipynb)
 #
 # *23 minutes to read, two to run.*
 #
@@ -551,8 +551,8 @@ assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German or
 #
 # **Deeper:** [How honest is a test score?](evidence/how_honest_is_a_test_score.ipynb)
 #
-# **Next:** how to get better translations from the same model, in
-# [11_search_and_averaging](11_search_and_averaging.ipynb).
+# **Next:** how to get better translations from the same model, in [11_search](11_search.ipynb); or first, a
+# better model from the same training, in [21_averaging](21_averaging.ipynb).
 
 # %% [markdown]
 # ## Exercises

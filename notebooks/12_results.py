@@ -4,7 +4,7 @@
 # **You learn to read a table of results, in the paper or your own: when you may compare two numbers, when a
 # difference is more than luck, and how to report a result honestly.**
 #
-# Previous: [11_search_and_averaging](11_search_and_averaging.ipynb) · Next:
+# Previous: [11_search](11_search.ipynb) · Next:
 # [13_reading_attention](13_reading_attention.ipynb)
 #
 # *22 minutes to read, seconds to run.*

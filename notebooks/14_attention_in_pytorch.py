@@ -171,7 +171,7 @@ except RuntimeError as error:
 # ## A trap: is_causal with a cache
 #
 # Instead of a mask you may write `is_causal=True`, and a fused backend then skips the hidden half of the
-# table. In training this is right. Now think of decoding with a cache ([11](11_search_and_averaging.ipynb)):
+# table. In training this is right. Now think of decoding with a cache ([11](11_search.ipynb)):
 # five tokens are already there, and there is a query for the newest one only. It may look at all five keys.
 #
 # **Before you run this:** with one query and five keys, which keys does `is_causal=True` allow?

@@ -10,7 +10,7 @@
 # *40 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
-#   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search_and_averaging.ipynb)).
+#   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search.ipynb)).
 # - **After:** you can say how long a training run will take and whether arithmetic or memory limits a
 #   matrix product. You can explain how FlashAttention avoids the table of scores, and what is lost with 8 and
 #   with 4 bits.

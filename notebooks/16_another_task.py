@@ -10,7 +10,7 @@
 # *23 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model, the training loop ([09](09_first_example.ipynb)) and greedy decoding
-#   ([11](11_search_and_averaging.ipynb)).
+#   ([11](11_search.ipynb)).
 # - **After:** you can turn a structure into tokens for a Transformer, score trees by labeled F1, constrain
 #   what a decoder may write, and read the paper's Table 4.
 #
@@ -317,8 +317,8 @@ assert not {pair.english for pair in held_out} & {pair.english for pair in train
 #
 # Nothing about the training is new. The source is the sentence, and the target is the sequence of tokens. The
 # model has two layers of width 64. The loss and the schedule are those of [08](08_training_recipe.ipynb), and
-# the loop is that of [09](09_first_example.ipynb). At the end we average the weights of the last 140 updates,
-# much as the paper averages its last checkpoints (section 6.1).
+# the loop is that of [09](09_first_example.ipynb). At the end we average the weights of the last 140 updates
+# ([21](21_averaging.ipynb)).
 
 # %% tags=["scaffold"]
 from itertools import chain, count, islice
@@ -365,7 +365,7 @@ model = average.module.eval()
 # %% [markdown]
 # Now the model parses sentences that it has never seen. `parse` is the greedy loop of
 # [00](00_start_here.ipynb), for many sentences at once and with the cache of
-# [11](11_search_and_averaging.ipynb). Ignore the argument `allowed` for now.
+# [11](11_search.ipynb). Ignore the argument `allowed` for now.
 
 # %%
 from annotated import DecoderCache
@@ -519,7 +519,7 @@ assert repaired < 0.6 * found.count(None)
 # Every output is a tree now. F1 rises, which it almost had to: these sentences earned nothing before. But
 # hardly any of the repaired trees is *right*. A likely reason is that greedy decoding cannot go back. Suppose
 # that the model has closed a phrase one word too early. At the end a word is left over, and the rules force
-# the model to put it somewhere. A beam ([11](11_search_and_averaging.ipynb)) keeps several beginnings, and
+# the model to put it somewhere. A beam ([11](11_search.ipynb)) keeps several beginnings, and
 # one of them may still be right.
 #
 # Language models are constrained in the same way. If the output must be JSON, the decoder masks all tokens

@@ -7,7 +7,7 @@
 # Previous: [16_another_task](16_another_task.ipynb) · Next:
 # [18_many_users_many_machines](18_many_users_many_machines.ipynb)
 #
-# *50 minutes to read, about a minute to run.*
+# *45 minutes to read, about a minute to run.*
 #
 # - **Before:** you know the model ([00](00_start_here.ipynb)) and how it is trained
 #   ([08](08_training_recipe.ipynb), [09](09_first_example.ipynb)).
@@ -425,7 +425,7 @@ assert losses["+ rotary"] < losses["+ RMSNorm"]
 # whole text through the model again for each new token. This is wasteful, because the keys and values of
 # earlier tokens never change: no token sees a later one. So each layer stores them in its **key/value
 # cache**, or KV cache for short. Each step then sends only the newest token through the model, and its
-# query looks at all stored keys. Figure 2 of lesson [11](11_search_and_averaging.ipynb) shows this.
+# query looks at all stored keys. Figure 2 of lesson [11](11_search.ipynb) shows this.
 
 
 # %%
@@ -664,20 +664,10 @@ assert min(runs["2017"]) < race["trigrams"]["test"] < max(runs["2017"])
 # end, and put a simple method beside them.
 
 # %% [markdown]
-# ## Sampling
+# ## Let it write
 #
-# > "We used beam search with a beam size of 4 and length penalty α = 0.6" (section 6.1)
-#
-# The good translations of a sentence are much alike, so it makes sense to search for the likeliest one. But a
-# story has thousands of good continuations. A search finds the same continuation every time, and a long
-# text that was written by a search often repeats itself (Holtzman et al., 2020). So language models
-# **sample**: they draw the next token from the predicted distribution. This distribution has a long *tail*
-# of tokens that are unlikely and often make no sense. Two settings keep most of them out.
-#
-# - The **temperature** is a number that divides the logits ([02](02_attention.ipynb)). Below 1, it makes
-#   likely tokens even likelier.
-# - **Top-p** draws only from the likeliest tokens: the smallest set of them whose probabilities add up to
-#   at least $p$.
+# A sentence has many good continuations, so a language model does not search: it draws each token, with a
+# temperature, or from the likeliest tokens only ([11](11_search.ipynb), *Sampling: draw instead of search*).
 
 
 # %%
@@ -687,8 +677,7 @@ def sampler(temperature=1.0, top_p=1.0):
     def choose(logits):
         probs, tokens = (logits / temperature).softmax(dim=-1).sort(descending=True)
         before = probs.cumsum(dim=-1) - probs  # the probability of all likelier tokens together
-        probs = probs.masked_fill(before >= top_p, 0.0)  # the likelier ones are enough without it
-        return tokens[probs.multinomial(1)].item()
+        return tokens[probs.masked_fill(before >= top_p, 0.0).multinomial(1)].item()
 
     return choose
 
@@ -717,44 +706,10 @@ for name, (temperature, top_p) in settings.items():
         print("   ", write(model, prompt, sampler(temperature, top_p)))
 
 # %% tags=["check"]
-_ = torch.manual_seed(0)
-logits = 3 * torch.randn(50)
-probs = logits.softmax(dim=-1)
-drawn = {sampler(1.0, 0.7)(logits) for _ in range(300)}
-assert sum(probs[token] for token in drawn) < 0.7 + probs.max()
-assert {sampler(0.01)(logits) for _ in range(20)} == {probs.argmax().item()}
 sentences = {
     name: [write(model, "A cat", sampler(*each)) for _ in range(24)] for name, each in settings.items()
 }
 assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1"]))
-
-# %% [markdown]
-# Temperature 1 is plain sampling. Each word of the tail is unlikely, but there are many of them, and one odd
-# word spoils a sentence. A low temperature makes the tail less likely, and top-p cuts it off. Here are the
-# words that may follow *The old woman*.
-
-# %% tags=["figure-sampling", "scaffold"]
-with torch.no_grad():
-    logits = model(torch.tensor([[number[word] for word in ("The", "old", "woman")]]))[0, -1]
-probs, tokens = logits.softmax(dim=-1).sort(descending=True)
-cold = (logits / 0.3).softmax(dim=-1)[tokens]
-inside = (probs.cumsum(dim=-1) - probs < 0.4)[:14]
-fig, ax = plt.subplots(figsize=(9, 3.8))
-places, colors = torch.arange(14), ["C0" if kept else "0.75" for kept in inside]
-ax.bar(places - 0.2, probs[:14], 0.4, color=colors, label="temperature 1")
-ax.bar(0, 0, color="0.75", label="cut off by top-p")
-ax.bar(places + 0.2, cold[:14], 0.4, color="C1", label="temperature 0.3")
-ax.set_xticks(places, [vocab[token] for token in tokens[:14]], rotation=45, ha="right")
-ax.set(ylabel="probability", title="The 14 likeliest words after “The old woman”")
-ax.legend()
-plt.show()
-
-# %% [markdown]
-# *Figure 4. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue words.
-# Here p is 0.4, so that all blue words fit into the figure. The orange bars are the probabilities at a
-# temperature of 0.3, which moves most of the probability to the first few words.*
-#
-# **Remember:** search when there are few right answers. Sample when there are many, and cut off the tail.
 
 # %% [markdown]
 # ## The family

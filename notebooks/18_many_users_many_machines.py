@@ -10,7 +10,7 @@
 #
 # *35 minutes to read, seconds to run.*
 #
-# - **Before:** you know the cache ([11](11_search_and_averaging.ipynb)) and why a product with few rows is
+# - **Before:** you know the cache ([11](11_search.ipynb)) and why a product with few rows is
 #   limited by memory ([15](15_going_fast.ipynb)).
 # - **After:** you can compute how many users fit on a GPU, explain pages, shared prefixes and continuous
 #   batching, and say what is split and what is sent in data, tensor, pipeline and sharded parallelism.

@@ -8,7 +8,7 @@
 # found.
 #
 # *Half a minute to run.* The lesson that this belongs to is
-# [11_search_and_averaging](../11_search_and_averaging.ipynb).
+# [11_search](../11_search.ipynb).
 
 # %% tags=["install"]
 import sys

@@ -7,7 +7,7 @@
 # translations, and without a penalty a beam of 50 loses 1.6 and 0.9 BLEU, because its output is too short.
 #
 # *Seconds to run; it reads records of hours of search and training.* The lesson that this belongs to is
-# [11_search_and_averaging](../11_search_and_averaging.ipynb).
+# [11_search](../11_search.ipynb).
 
 # %% tags=["install"]
 import sys

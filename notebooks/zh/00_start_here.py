@@ -1171,7 +1171,7 @@ out = greedy(ours, english, None, number["<s>"], number["</s>"], max_len=6)
 assert torch.equal(out, write)
 
 # %% [markdown]
-# 八句全对。每一步，解码器都把所有位置重新计算一遍，其实只有最后一个位置是新的。用缓存可以省去这些计算，详见 [11_search_and_averaging](../11_search_and_averaging.ipynb)。
+# 八句全对。每一步，解码器都把所有位置重新计算一遍，其实只有最后一个位置是新的。用缓存可以省去这些计算，详见 [11_search](../11_search.ipynb)。
 
 # %% [markdown]
 # ### 它真的能翻译

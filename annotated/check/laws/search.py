@@ -20,7 +20,7 @@ from annotated.check.searching import WRONG_RULES, Rules, Tree, find, finds
 from annotated.check.tracing import spied
 
 SRC, END, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 2, 3, 22  # 22: where no end should come
-LESSON = "11_search_and_averaging"
+LESSON = "11_search"
 TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]  # of those who err, too
 AFTER = "model: ", "causal mask", "heads: ", "attention: ", "generator: "
 

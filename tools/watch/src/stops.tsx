@@ -184,7 +184,7 @@ const beam: Stop = {
   words: () => texts.stops.beam,
   equation: () => rich`${texts.stops.beam.equation}${<sup>α</sup>}`,
   section: "6.1",
-  notebook: "11_search_and_averaging",
+  notebook: "11_search",
   show: (view) => <Beam view={view} />,
 };
 
@@ -252,5 +252,5 @@ export const KNOWN = {
   attention: ["02_attention", "03_multi_head_attention"],
   network: ["04_feed_forward_and_embeddings", "06_the_full_model"],
   mask: ["07_batches_and_masks"],
-  beam: ["11_search_and_averaging"],
+  beam: ["11_search"],
 };

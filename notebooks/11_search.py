@@ -1,17 +1,18 @@
 # %% [markdown]
-# # 11 · Search and averaging
+# # 11 · Search
 #
 # **You write beam search for whole batches and with a cache, as in a real translator, and you see what it
 # finds and where it fails.**
 #
-# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb)
+# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Beside this
+# lesson: [21_averaging](21_averaging.ipynb)
 #
-# *43 minutes to read, a minute to run.*
+# *44 minutes to read, a minute to run.*
 #
 # - **Before:** you know the greedy loop and the causal mask ([00](00_start_here.ipynb)), and what BLEU counts
 #   ([10](10_translation.ipynb)).
 # - **After:** you can write decoding with a key/value cache and a batched beam search. You can test both, and
-#   you can say what a beam, a length penalty and averaged weights are good for.
+#   you can say what a beam and a length penalty are good for, and when to draw instead of to search.
 #
 # This lesson covers section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the
 # paper". A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
@@ -156,11 +157,11 @@ assert abs(sum(math.exp(log_prob) for log_prob, _ in everything) - 1) < 1e-9
 #
 # > "We used beam search with a beam size of 4 and length penalty α = 0.6 [38]." (section 6.1)
 #
-# A sentence that the search has begun is called a **hypothesis**, whether it is finished or not. Beam
-# search keeps the $k$ likeliest hypotheses at every step. It continues each of them with every word and
-# sorts the results. A finished hypothesis among the first $k$ is set aside. The $k$ likeliest unfinished
-# ones are kept for the next step. When $k$ hypotheses are finished, the best of them wins. The number $k$
-# is the **beam size**. People also say "a beam of 4".
+# A sentence that the search has begun is called a **hypothesis**, whether it is finished or not. Beam search
+# keeps the $k$ likeliest hypotheses at every step. It continues each of them with every word and sorts the
+# results. A finished hypothesis among the first $k$ is set aside. The $k$ likeliest unfinished ones are kept
+# for the next step. When $k$ hypotheses are finished, the best of them wins. The number $k$ is the **beam
+# size**.
 
 
 # %%
@@ -297,25 +298,15 @@ assert difference < 1e-12
 assert cache.keys.shape == (1, 4, 4, 32)
 
 # %% [markdown]
-# The package's cache does the same for all layers. In cross-attention, keys and values come from the
-# *memory*, which is the encoder's output. They are computed once, and they never grow. Here is the
-# package's greedy decoding. Look at the loop: each step gives the decoder only **one** token per sentence,
-# `columns[-1]`, and sentences that have ended leave the batch.
+# The package's `DecoderCache` does the same for all layers. In cross-attention, keys and values come from the
+# *memory*, which is the encoder's output. They are computed once, and they never grow. Here is the loop that
+# writes token by token, with a cache and without one. With a cache, each step gives the decoder only **one**
+# token per sentence, `tokens[:, -1:]`, and needs no mask.
 
 # %%
-from annotated import greedy_decode
-from annotated.plots import show_source
+from time import process_time
 
-show_source(greedy_decode)
-
-# %% [markdown]
-# **Before you run this:** we decode rows of 20, 40 and 80 tokens. When the length doubles, by what factor
-# does the time grow without a cache? And with a cache?
-
-# %%
-from time import perf_counter
-
-from annotated import padding_mask
+from annotated import DecoderCache, padding_mask
 
 
 def batch_of(texts):
@@ -324,31 +315,44 @@ def batch_of(texts):
     return src, padding_mask(src, translator.src_tokenizer.pad)
 
 
-def without_cache(src, src_mask, length):
-    """The greedy loop of lesson 00: all positions again at every step."""
+def likeliest(log_probs):  # (B, V) -> (B, 1)
+    return log_probs.argmax(dim=-1, keepdim=True)
+
+
+def write(src, src_mask, length, cache=None, choose=likeliest):
+    """Write token by token, (B, length); `choose` takes the next tokens from their log-probabilities."""
     with evaluating(model):
         memory, tokens = model.encode(src, src_mask), torch.full((len(src), 1), tokenizer.start)
         while tokens.size(1) < length:
-            states = model.decode(memory, src_mask, tokens, subsequent_mask(tokens.size(1)))
-            new = model.generator(states[:, -1]).argmax(dim=-1, keepdim=True)  # (B, 1)
-            tokens = torch.cat([tokens, new], dim=1)
+            if cache is None:  # all positions again
+                states = model.decode(memory, src_mask, tokens, subsequent_mask(tokens.size(1)))
+            else:
+                states = model.decode(memory, src_mask, tokens[:, -1:], None, cache)  # (B, 1, d_model)
+            tokens = torch.cat([tokens, choose(model.generator(states[:, -1]))], dim=1)
     return tokens
 
+
+# %% [markdown]
+# **Before you run this:** we decode rows of 20, 40 and 80 tokens. When the length doubles, by what factor
+# does the time grow without a cache? And with a cache?
 
 # %%
 many, many_mask = batch_of(["A man takes a picture of a bridge in the rain."] * 16)
 seconds = {}
 for length in (20, 40, 80):
-    begun = perf_counter()
-    slow = without_cache(many, many_mask, length)
-    between = perf_counter()
-    fast = greedy_decode(model, many, many_mask, length, tokenizer.start)
-    seconds[length] = between - begun, perf_counter() - between
+    begun = process_time()
+    slow = write(many, many_mask, length)
+    between = process_time()
+    fast = write(many, many_mask, length, DecoderCache(len(model.decoder.layers)))
+    seconds[length] = between - begun, process_time() - between
     print(f"{length} tokens: without ≈{seconds[length][0]:.2f} s, with a cache ≈{seconds[length][1]:.2f} s")
 print("the same tokens:", torch.equal(slow, fast))
 
 # %% tags=["check"]
+from annotated import greedy_decode
+
 assert torch.equal(slow, fast)
+assert torch.equal(fast, greedy_decode(model, many, many_mask, 80, tokenizer.start))
 assert seconds[80][0] > 2 * seconds[80][1]
 assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 
@@ -356,17 +360,11 @@ assert seconds[80][0] / seconds[20][0] > 1.3 * seconds[80][1] / seconds[20][1]
 # The loop without a cache is slower, and its time grows faster. Count the positions that go through the
 # layers. For $T$ tokens, the loop with a cache computes $T$ positions, so twice the length means twice as
 # many positions. The loop without a cache computes $1 + 2 + \dots + T$, which is about half of $T^2$, so
-# twice the length means about four times as many. Measured times vary from run to run, and yours will differ.
+# twice the length means about four times as many.
 #
-# The price is memory. Each of the $N$ layers keeps a key and a value of $d_{model}$ numbers for every target
-# position and, for cross-attention, for every source position. The search of the next section translates $B$
-# sentences at once and keeps $k$ hypotheses of each. If every hypothesis has its own copy of the keys and
-# values of both texts, the cache holds
-#
-# $$2 \cdot N \cdot d_{model} \cdot (\text{target} + \text{source tokens}) \cdot B \cdot k$$
-#
-# numbers. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers, or 24
-# KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
+# The price is memory. Each of the $N$ layers keeps a key and a value of $d_{model}$ numbers for every token
+# of both texts. In the paper's base model, one token of one hypothesis takes $2 \cdot 6 \cdot 512$ numbers,
+# or 24 KB in float32. *More in [15_going_fast](15_going_fast.ipynb).*
 #
 # **Remember:** with a causal mask, old keys and values never change. So each step computes one new
 # position and finds the others in the cache.
@@ -418,10 +416,8 @@ assert (origin[0, 2], token[0, 2]) == (0, 0)
 #   best continuations would be $k$ copies of one word. So only the first gets a probability of one, and
 #   the others get zero.
 
+
 # %%
-from annotated import DecoderCache
-
-
 def penalty(length, alpha):
     """The length penalty, explained below; it is 1 for alpha 0."""
     return ((5 + length) / 6) ** alpha
@@ -465,7 +461,7 @@ def search(src, src_mask, k=4, alpha=0.6, max_len=60):
 
 
 # %% [markdown]
-# That is the whole search. Let us try it on a dozen captions, in one batch. Add captions of your own, too.
+# We try it on a dozen captions, in one batch.
 
 # %%
 captions = """A man carves wood.
@@ -500,8 +496,8 @@ for k, alpha in ((1, 0.6), (4, 0.6), (4, 1.0), (8, 0.6)):
 assert tokenizer.decode(translations[0][2]) == "Ein Mann schnitzt Holz."
 
 # %% [markdown]
-# We can watch the beam at work on the first caption, which greedy decoding got wrong. The package's
-# `beam_search` reports each step, and `plot_beam` draws the steps as a tree.
+# The package's `beam_search` reports each step, and `plot_beam` draws the steps as a tree. Here is the beam
+# at work on the first caption.
 
 # %% tags=["figure-tree"]
 import matplotlib.pyplot as plt
@@ -527,8 +523,7 @@ plt.show()
 # *Figure 3. The tree of one search with a beam of three, with the six best continuations of each step. A
 # box holds a token and the log-probability of the whole hypothesis, and · continues a word. At step 3 the
 # comma is the likeliest token, and greedy decoding takes it. The winner is only second at that step. At
-# step 6 one of the three best hypotheses ends, so the fourth-best continuation is kept, too. The package's
-# search stops here, because no unfinished hypothesis can still become more probable than the winner.*
+# step 6 one of the three best hypotheses ends, so the fourth-best continuation is kept, too.*
 
 # %% tags=["check"]
 with evaluating(model):
@@ -728,136 +723,101 @@ assert scores["beam 50, none"]["length"] < 0.9
 # penalty corrects for that.
 
 # %% [markdown]
-# ## A mean of weights
+# ## Sampling: draw instead of search
 #
-# > "For the base models, we used a single model obtained by averaging the last 5 checkpoints, which were
-# > written at 10-minute intervals." (section 6.1)
+# All three searches of this lesson look for a *probable* sentence. There is another way to write: at each
+# step, **draw** the next token from the distribution that the model predicts. This is called *sampling*, and
+# it is how language models write. A distribution has a long *tail* of tokens that are unlikely and often make
+# no sense. Each of them is rare, but there are thousands, and one of them can spoil a sentence. Two settings
+# keep most of the tail out:
 #
-# A *checkpoint* is a copy of the weights during training. The authors add up the last five copies, weight by
-# weight, and divide by five. That should surprise you. A network is not linear in its weights, so why should
-# the mean of five networks work at all?
-#
-# Think of a ball that rolls around near the bottom of a bowl. Every batch pushes it a little, so it never
-# rests. The pushes point in all directions, so they mostly cancel out when we take the mean of the last
-# places where the ball has been. This mean is usually nearer to the bottom than the places themselves. Here
-# is such a ball, in two dimensions:
+# - The **temperature** divides the log-probabilities before a new softmax ([02](02_attention.ipynb)). Below
+#   1, it makes likely tokens even likelier.
+# - **Top-p** draws only from the likeliest tokens: the smallest set of them whose probabilities add up to at
+#   least $p$ (Holtzman et al., 2020).
+
 
 # %%
-_ = torch.manual_seed(0)
-place, places = torch.tensor([20.0, 15.0]), []
-for _ in range(100):
-    gradient = place + torch.randn(2) * 6  # the bowl's own gradient, and the noise of a batch
-    place = place - 0.3 * gradient
-    places.append(place)
+def draw(log_probs, temperature=1.0, top_p=1.0):
+    """One token for each row of log_probs (B, V): (B, 1)."""
+    probs, tokens = (log_probs / temperature).softmax(dim=-1).sort(descending=True)
+    before = probs.cumsum(dim=-1) - probs  # the probability of all likelier tokens together
+    kept = probs.masked_fill(before >= top_p, 0.0)  # the likelier ones are enough without it
+    return tokens.gather(-1, kept.multinomial(1))
 
-
-def height(place):
-    return place.square().sum().item() / 2
-
-
-typical = sum(map(height, places[-40:])) / 40
-early = height(torch.stack(places[:5]).mean(dim=0))
-print(f"after 5 steps: height ≈{height(places[4]):.1f}; the mean of the 5 places has height ≈{early:.1f}")
-for last in (5, 40):
-    of_last = height(torch.stack(places[-last:]).mean(dim=0))
-    print(f"at the end: a typical height ≈{typical:.1f}; the mean of the last {last:2} places ≈{of_last:.1f}")
-
-# %% tags=["check"]
-assert early > height(places[4])
-assert of_last < typical / 3
 
 # %% [markdown]
-# The height of the ball stands for the loss, and its place stands for the weights. Late in training, the mean
-# of many places is much lower than a typical place. A mean of five neighbors helps less, because the ball has
-# not moved far between them; this is why the authors took checkpoints that were ten minutes apart. Early in
-# training, while the ball is still rolling down,
-# the mean lags behind and is higher than the last place. Does a real model behave like that?
+# We give `draw` to the loop from above and write 32 translations of each of two captions: the wood carver,
+# whom greedy decoding got wrong, and two men who play chess.
 #
-# We train a small model on the short sentences of the grammar from [10](10_translation.ipynb) and keep a
-# checkpoint every 20 updates. The package's `run_epoch` is the training loop of
-# [09](09_first_example.ipynb).
+# **Before you run this:** for which caption will the 32 differ more? And which setting writes the strangest
+# German?
 
-# %%
-from itertools import chain, islice
+# %% tags=["nbval-ignore-output"]
+kinds = {"temperature 1": (1.0, 1.0), "top-p 0.3": (1.0, 0.3), "temperature 0.3": (0.3, 1.0)}
+different = {}
+for caption in ("A man carves wood.", "Two men are playing chess in the park."):
+    print(caption)
+    for name, setting in kinds.items():
+        _ = torch.manual_seed(0)
+        cache, rows = DecoderCache(len(model.decoder.layers)), batch_of([caption] * 32)
+        tokens = write(*rows, 30, cache, lambda log_probs, setting=setting: draw(log_probs, *setting))
+        ended = [[*row[1:], tokenizer.end] for row in tokens.tolist()]
+        drawn = [tokenizer.decode(row[: row.index(tokenizer.end)]) for row in ended]
+        different[caption, name] = len(set(drawn))
+        print(f"  {name:15} {len(set(drawn)):2} different: ", *drawn[:2], sep="  ")
 
-from annotated import (
-    LabelSmoothing,
-    SentencePieceTokenizer,
-    SimpleLossCompute,
-    make_model,
-    noam_scheduler,
-    run_epoch,
-    score_tokens,
-)
-from annotated.translation.data import TokenBatches, encode_corpus, load_corpus
-
-corpus = load_corpus("grammar", pair="de-en")
-train, val = (
-    corpus[part].take(i for i, english in enumerate(corpus[part].tgt) if len(english.split()) <= 8)
-    for part in ("train", "val")
-)
-bpe = SentencePieceTokenizer.train([*train.src, *train.tgt], vocab_size=800)
-batches = TokenBatches(encode_corpus(train, bpe, bpe), max_tokens=400)
-validation = list(TokenBatches(encode_corpus(val, bpe, bpe), max_tokens=4000, shuffle=False).epoch(0))
-
-# %%
+# %% tags=["check"]
+for name in kinds:
+    assert different["A man carves wood.", name] > different["Two men are playing chess in the park.", name]
+assert different["A man carves wood.", "temperature 1"] > 25
+assert different["Two men are playing chess in the park.", "temperature 0.3"] < 4
 _ = torch.manual_seed(0)
-small = make_model(800, 800, N=1, d_model=64, d_ff=128, h=4, dropout=0.0, tied_embeddings="all")
-adam = torch.optim.Adam(small.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
-scheduler = noam_scheduler(adam, model_size=64, factor=1.0, warmup=100)
-loss = SimpleLossCompute(small.generator, LabelSmoothing(800, padding_idx=bpe.pad, smoothing=0.1))
-stream = chain(batches.epoch(0), batches.epoch(1))
-checkpoints = []
-for _ in range(15):
-    run_epoch(islice(stream, 20), small, loss, adam, scheduler)
-    checkpoints.append({name: weights.clone() for name, weights in small.state_dict().items()})
+some = (3 * torch.randn(50)).log_softmax(dim=-1)
+tried = draw(some.expand(300, -1), top_p=0.7).unique()
+assert some.exp()[tried].sum() < 0.7 + some.exp().max()
+assert (draw(some.expand(20, -1), temperature=0.01) == some.argmax()).all()
 
+# %% [markdown]
+# For the chess players, the model is sure: nearly every draw is the translation that a search finds, and the
+# settings hardly matter. For the carver it is not sure, and drawing shows that at once, while a search hides
+# it. At temperature 1, the tail puts pieces together that are no German at all. The figure shows the step at
+# which it happens.
 
-# %%
-def mean_of(checkpoints):
-    """The mean of several copies of the weights, name by name."""
-    return {name: sum(c[name] for c in checkpoints) / len(checkpoints) for name in checkpoints[0]}
-
-
-def loss_of(weights):
-    """Validation loss per token of the small model with these weights."""
-    small.load_state_dict(weights)
-    return score_tokens(small, validation).loss
-
-
-alone = [loss_of(checkpoint) for checkpoint in checkpoints]
-of_five = [loss_of(mean_of(checkpoints[n - 5 : n])) for n in range(5, 16)]
-
-# %% tags=["figure-averaging"]
-fig, ax = plt.subplots()
-ax.plot(range(80, 301, 20), alone[3:], "o-", label="each checkpoint")
-ax.plot(range(100, 301, 20), of_five, "s--", label="mean of the last five")
-ax.set(xlabel="update", ylabel="loss per token", title="Validation loss: the mean lags, then leads")
+# %% tags=["figure-sampling", "scaffold"]
+with evaluating(model):
+    begun = torch.tensor([[tokenizer.start, *tokenizer.encode("Ein Mann")]])
+    states = model(batch_of(["A man carves wood."])[0], begun, None, subsequent_mask(begun.size(1)))
+    log_probs = model.generator(states)[0, -1]
+probs, tokens = log_probs.exp().sort(descending=True)
+cold = (log_probs / 0.3).softmax(dim=-1)[tokens]
+inside = probs.cumsum(dim=-1) - probs < 0.3
+fig, ax = plt.subplots(figsize=(9, 3.8))
+places, colors = torch.arange(14), ["C0" if kept else "0.75" for kept in inside[:14]]
+ax.bar(places - 0.2, probs[:14], 0.4, color=colors, label="temperature 1")
+ax.bar(0, 0, color="0.75", label="cut off by top-p")
+ax.bar(places + 0.2, cold[:14], 0.4, color="C1", label="temperature 0.3")
+ax.set_xticks(places, tokenizer.pieces(tokens[:14].tolist()), rotation=45, ha="right")
+ax.set(ylabel="probability", title="A man carves wood: the 14 likeliest pieces after “Ein Mann”")
 ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# *Figure 5. Early in training, the mean of the last five checkpoints is worse than the last one. At the end
-# it is better than each of them. Part of that is a matter of time: the loss is still falling here, and
-# averaging takes out noise as a lower learning rate would.*
+# *Figure 5. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue pieces.
+# Here p is 0.3. Most of the gray ones stand outside the figure. The orange bars are the probabilities at a
+# temperature of 0.3.*
 
 # %% tags=["check"]
-assert of_five[0] > alone[4] + 0.1
-assert of_five[-1] < min(alone[10:])
+assert 4 < inside.sum() < 14
+assert cold[:3].sum() > 0.6 > 0.25 > probs[:3].sum()
 
 # %% [markdown]
-# The model behaves like the ball. This works for checkpoints of **one** run, which roll around the same
-# bottom. Two runs from different starts usually end in different bowls, and their mean lies on a hill between
-# them.
+# When should you draw? A caption has few good translations, and they are much alike, so it makes sense to
+# search for the likeliest. A story has thousands of good continuations. A search finds the same one every
+# time, and a long text that was written by a search often repeats itself (Holtzman et al., 2020). So language
+# models draw, and [17](17_since_2017.ipynb) lets one write.
 #
-# In BLEU the effect is small. In three of our runs, the mean of the last five checkpoints scores between
-# 0.27 BLEU points less and 0.45 more than the newest checkpoint. On a thousand captions, such differences
-# may be luck. At least the mean costs nothing: it is one model, and it translates as fast as any other.
-# *We measured it in [What do beam, penalty and averaging bring in
-# BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb)*
-#
-# **Remember:** late in training, the mean of several checkpoints of one run can have a lower loss than each
-# of them.
+# **Remember:** search when there are few right answers. Draw when there are many, and cut off the tail.
 
 # %% [markdown]
 # ## What you can now say
@@ -870,7 +830,7 @@ assert of_five[-1] < min(alone[10:])
 # - A batched beam search takes the best of k · V continuations, and the tokens and the cache must follow
 #   their hypotheses. Forced decoding tests the search.
 # - Short sentences tend to have higher log-probabilities, so a wide beam needs a length penalty.
-# - Late in training, the mean of the last checkpoints of one run can have a lower loss than each of them.
+# - Drawing shows how sure a model is. Temperature and top-p keep its unlikely tokens out.
 #
 # **Deeper:** [What do beam, penalty and averaging bring in
 # BLEU?](evidence/what_do_beam_penalty_and_averaging_bring.ipynb) · [Does beam search find the most probable
@@ -881,54 +841,56 @@ assert of_five[-1] < min(alone[10:])
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** A service translates 64 sentences at once with the paper's big model (6 layers,
-# $d_{model} = 1024$) and a beam of 4. Each sentence has 50 source tokens and 50 target tokens. Predict
-# first: does the cache fit into 8 GB in float32? Then write the formula.
+# **Exercise 1 (easy).** With a pencil: a beam holds two finished hypotheses. One has 3 tokens and the
+# log-probability −2.0, the other has 9 tokens and −3.0. Which one wins at α = 0? From which α on does the
+# other win? Then write the formula.
 
 
 # %% tags=["exercise"]
-def cache_bytes(layers, d_model, src_len, tgt_len, sentences, beam, bytes_per_number=4):
-    """The memory of all keys and values, each hypothesis with its own copy."""
+def turning_alpha(short, long):
+    """The alpha at which two hypotheses (tokens, log-probability), short and long, score the same."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
-from random import randint
+from random import uniform
 
 
-def test_cache_bytes(cache_bytes):
-    given = cache_bytes(1, 1, 1, 0, 1, 1, bytes_per_number=1)
-    assert given == 2, f"one source token, width 1, one layer: a key and a value are 2 bytes, not {given}"
-    whole = {name: randint(2, 50) for name in ("layers", "d_model", "src_len", "sentences", "beam")}
-    whole["tgt_len"] = whole["src_len"]
-    base = cache_bytes(**whole)
-    for name in ("layers", "d_model", "sentences", "beam"):
-        times = cache_bytes(**whole | {name: 2 * whole[name]}) / base
-        assert times == 2, f"with twice the {name}, the cache must double; it grows {times:g} times"
-    times = cache_bytes(**whole, bytes_per_number=2) / base
-    assert times == 0.5, f"numbers of 2 bytes instead of 4 need one half of the memory, not {times:g} of it"
-    for name in ("src_len", "tgt_len"):
-        times = cache_bytes(**whole | {name: 0}) / base
-        assert times == 0.5, f"without {name}, half of the cache must remain, not {times:g} of it"
+def test_turning_alpha(turning_alpha):
+    def score(tokens, log_prob, alpha):
+        return log_prob / ((5 + tokens) / 6) ** alpha
+
+    given = turning_alpha((1, -1.0), (7, -2.0))  # the penalties are 1 and 2 ** alpha
+    assert isinstance(given, float), f"a number is wanted, not {given!r}"
+    assert abs(given - 1) < 1e-9, f"(1, -1.0) and (7, -2.0) score the same at alpha 1, not at {given:.3f}"
+    for _ in range(5):
+        short, long = (3, -uniform(1, 2)), (9, -uniform(3, 4))
+        alpha = turning_alpha(short, long)
+        one, other = score(*short, alpha), score(*long, alpha)
+        told = f"at alpha {alpha:.2f}, {short} scores {one:.3f} and {long} scores {other:.3f}"
+        assert abs(one - other) < 1e-9, told
 
 
 try:
-    test_cache_bytes(cache_bytes)
+    test_turning_alpha(turning_alpha)
     print("right")
 except NotImplementedError as error:
     print("not yet written", *error.args)
 
 
 # %% tags=["solution"]
-# The big model needs 1.26 GB: it fits. At a beam of 32 it would not. If the four hypotheses shared the
-# source's keys and values, the cache would be 3/8 smaller.
-def solution(layers, d_model, src_len, tgt_len, sentences, beam, bytes_per_number=4):
-    """The memory of all keys and values, each hypothesis with its own copy."""
-    return 2 * layers * d_model * (src_len + tgt_len) * sentences * beam * bytes_per_number
+import math
 
 
-test_cache_bytes(solution)
-assert round(solution(6, 1024, 50, 50, 64, 4) / 1e9, 2) == 1.26
+# At alpha 0, the short one wins. The long one wins from alpha 0.72 on, a little above the paper's 0.6.
+def solution(short, long):
+    """The alpha at which two hypotheses (tokens, log-probability), short and long, score the same."""
+    (n, of_short), (m, of_long) = short, long
+    return math.log(of_long / of_short) / math.log((5 + m) / (5 + n))
+
+
+test_turning_alpha(solution)
+assert round(solution((3, -2.0), (9, -3.0)), 2) == 0.72
 
 # %% [markdown]
 # **Exercise 2 (medium).** A customer wants the name of her product in every translation. Write a beam search
