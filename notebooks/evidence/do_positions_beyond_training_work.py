@@ -3,10 +3,11 @@
 #
 # Not by themselves. A small model with sinusoids learned to name the previous symbol at positions 0 to 31. In
 # rows that stand at later positions, it is right in only ≈38% of cases (without positions it would be ≈25%),
-# and in a row that is too long it falls to chance. Training on four blocks of 32 positions instead of one
-# raises the ≈38% to ≈71%, and rows that start anywhere among these 128 positions raise it to ≈80%.
+# and in a row longer than any in training it falls to chance. With training on four blocks of 32 positions
+# instead of one, ≈38% becomes ≈71%; with training rows that start anywhere in these 128 positions, it becomes
+# ≈80%.
 #
-# *Half a minute to run.* The lesson that this belongs to is
+# *Half a minute to run.* This notebook belongs to lesson
 # [05_positional_encoding](../05_positional_encoding.ipynb).
 
 # %% tags=["install"]

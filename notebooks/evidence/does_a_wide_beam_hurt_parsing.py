@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Does a wide beam hurt parsing?
 #
-# Here it neither hurts nor helps by itself: F1 is ≈94% with greedy decoding and with a beam of 21, for one
-# small parser on 200 sentences. Once the search may write only trees of the sentence, the beam helps: F1 is
-# ≈95% with greedy decoding, ≈98.4% with a beam of 4 and ≈98.6% with a beam of 21.
+# Not here, but alone it does not help either. For one small parser on 200 sentences, F1 is ≈94%, both with
+# greedy decoding and with a beam of 21. If the search may write only trees of the given sentence, the beam
+# helps: F1 is ≈95% with greedy decoding, ≈98.4% with a beam of 4 and ≈98.6% with a beam of 21.
 #
-# *About a minute to run.* The lesson that this belongs to is [16_another_task](../16_another_task.ipynb).
+# *About a minute to run.* This notebook belongs to lesson [16_another_task](../16_another_task.ipynb).
 
 # %% tags=["install"]
 import sys

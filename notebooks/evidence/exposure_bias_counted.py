@@ -3,9 +3,9 @@
 #
 # After a mistake of its own, a half-trained copier gets the next symbol wrong in ≈73% of cases. At the same
 # positions, when it reads the right symbols, it is wrong in ≈3%. The share of rows without any mistake is
-# exactly the same both ways, and it must be.
+# exactly the same whether the model reads its own symbols or the right ones, and it has to be.
 #
-# *Half a minute to run.* The lesson that this belongs to is [09_first_example](../09_first_example.ipynb).
+# *Half a minute to run.* This notebook belongs to lesson [09_first_example](../09_first_example.ipynb).
 
 # %% tags=["install"]
 import sys

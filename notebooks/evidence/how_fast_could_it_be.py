@@ -1,12 +1,13 @@
 # %% [markdown]
 # # How fast could it be?
 #
-# On one core, training could be 1.6 to 1.8 times as fast, and translating sentence by sentence 4.5 to 4.9
-# times as fast (two runs), if only the arithmetic and the memory traffic took time. The decoder most likely
-# loses the rest to the fixed cost of many small calls. With a cache, the time of decoding grows with about
-# the 1.1th power of the length instead of the 1.7th (three recorded runs, 1.12 to 1.15 and 1.68 to 1.70).
+# A good deal faster. If nothing but the arithmetic and the memory traffic took time, then on one core
+# training would be 1.6 to 1.8 times as fast, and translating sentence by sentence 4.5 to 4.9 times as fast
+# (two runs). The decoder most likely loses the rest to the fixed cost of many small calls. With a cache, the
+# time of decoding grows with about the 1.1th power of the length instead of the 1.7th (three recorded runs,
+# 1.12 to 1.15 and 1.68 to 1.70).
 #
-# *Half a minute to run.* The lesson that this belongs to is [15_going_fast](../15_going_fast.ipynb).
+# *Half a minute to run.* This notebook belongs to lesson [15_going_fast](../15_going_fast.ipynb).
 
 # %% tags=["install"]
 import sys

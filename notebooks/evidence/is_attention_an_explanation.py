@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Is attention an explanation?
 #
-# Only in part: the translator needs its cross-attention, because even weights cost it ≈1.8 nats per token.
+# Only in part. The translator needs its cross-attention: with uniform weights, it loses ≈1.8 nats per token.
 # But a search that moves ≈63% of all weight elsewhere changes only ≈3% of the predicted probability, so the
 # map that we see is one of many that would do.
 #
-# *Half a minute to run.* The lesson that this belongs to is
+# *Half a minute to run.* This notebook belongs to lesson
 # [13_reading_attention](../13_reading_attention.ipynb).
 
 # %% tags=["install"]

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Does the paper's Table 3 hold at our size?
 #
-# In part: with one head instead of four (0.06 nats), one layer instead of two (0.06), half the width (0.13)
-# or no dropout (0.05), our small models are worse, as in the paper, and with twice the width they are
-# better (0.06); chance explains up to 0.03. But four layers and dropout 0.2 are worse, too, and about half
-# of the 17 rows, among them 2, 8 and 16 heads and learned positions, cannot be told from the base.
+# In part. As in the paper, our small models get worse with one head instead of four (by 0.06 nats), one layer
+# instead of two (0.06), half the width (0.13) or no dropout (0.05), and better with twice the width (0.06).
+# Chance explains up to 0.03. But four layers and dropout 0.2 are worse, too, and about half of the 17 rows,
+# among them 2, 8 and 16 heads and learned positions, cannot be told from the base.
 #
-# *Seconds to run; it reads the record of 69 trainings.* The lesson that this belongs to is
+# *Seconds to run; it reads the record of 69 trainings.* This notebook belongs to lesson
 # [12_results](../12_results.ipynb).
 
 # %% tags=["install"]

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # What do beam, penalty and averaging bring in BLEU?
 #
-# On 1,000 captions, the paper's search brings 0.2 BLEU over greedy decoding for one model and 0.8 for
-# another, a beam of 5 with the mean per token brings 0.8 and 1.0, and averaging alone moves the score by
-# −0.27 to 0.45, all with 95% intervals of about ± 0.5 to ± 0.7. Wider beams find ever more probable
-# translations, and without a penalty a beam of 50 loses 1.6 and 0.9 BLEU, because its output is too short.
+# At most one BLEU point each. On 1,000 captions, the paper's search gains 0.2 BLEU over greedy decoding with
+# one model and 0.8 with another. A beam of 5 with the mean log-probability per token gains 0.8 and 1.0.
+# Averaging alone moves the score by −0.27 to 0.45. All 95% intervals are about ± 0.5 to ± 0.7. Wider beams
+# find ever more probable translations, and without a penalty a beam of 50 loses 1.6 and 0.9 BLEU, because its
+# output is too short.
 #
-# *Seconds to run; it reads records of hours of search and training.* The lesson that this belongs to is
+# *Seconds to run; it reads records of hours of search and training.* This notebook belongs to lesson
 # [11_search](../11_search.ipynb).
 
 # %% tags=["install"]

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # What does nn.Transformer do with your masks?
 #
-# Not always what they say: in PyTorch 2.13, `tgt_is_causal=True` silently replaces a wrong `tgt_mask`, but
+# Not always what they say. In PyTorch 2.13, `tgt_is_causal=True` silently replaces a wrong `tgt_mask`, but
 # only as long as no padding mask is passed with it. And for a sentence of nothing but padding, five ways to
 # call one encoder layer give three different answers: numbers, zeros or NaN.
 #
-# *Seconds to run.* The lesson that this belongs to is
+# *Seconds to run.* This notebook belongs to lesson
 # [14_attention_in_pytorch](../14_attention_in_pytorch.ipynb).
 
 # %% tags=["install"]

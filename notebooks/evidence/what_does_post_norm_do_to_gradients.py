@@ -1,13 +1,13 @@
 # %% [markdown]
 # # What does post-norm do to gradients?
 #
-# It shrinks them, but only in the decoder. In an untrained post-norm decoder of six layers, the gradient at
-# the bottom of the residual stream is 0.18 to 0.25 of the gradient at its top (four seeds). In the encoder,
-# and in both stacks of a pre-norm model, it does not shrink. About half of this shrinkage, 45% of it in
-# logarithms, has one cause: the gradient that flows into the keys and values of cross-attention goes to the
-# encoder and never comes back.
+# It shrinks them, but only in the decoder. In an untrained post-norm decoder of six layers, the gradient that
+# reaches the beginning of the residual stream is 0.18 to 0.25 of the gradient at its end (four seeds). In the
+# encoder, and in both stacks of a pre-norm model, it does not shrink. About half of this shrinkage (45%, on a
+# logarithmic scale) has one cause: the gradient that flows into the keys and values of cross-attention goes
+# to the encoder and never comes back.
 #
-# *A few seconds to run.* The lesson that this belongs to is [06_the_full_model](../06_the_full_model.ipynb).
+# *A few seconds to run.* This notebook belongs to lesson [06_the_full_model](../06_the_full_model.ipynb).
 
 # %% tags=["install"]
 import sys

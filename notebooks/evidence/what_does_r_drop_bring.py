@@ -1,11 +1,11 @@
 # %% [markdown]
 # # What does R-Drop bring?
 #
-# In short runs with equally many passes it costs 2.5 BLEU on the test text (three seeds each, 95% interval
-# 0.7 to 4.4). At the end of a long run it is ahead of its matched control by 0.35 BLEU, with one seed and
-# an interval of at most about ± 0.9, so our runs do not show a gain.
+# No gain that our runs can show. In short runs with the same number of passes through the model, it costs 2.5
+# BLEU on the test text (three seeds each, 95% interval 0.7 to 4.4). At the end of a long run it is ahead of
+# its matched control by 0.35 BLEU, with one seed and an interval of at most about ± 0.9.
 #
-# *Seconds to run; it reads records of hours of training.* The lesson that this belongs to is
+# *Seconds to run; it reads records of hours of training.* This notebook belongs to lesson
 # [12_results](../12_results.ipynb).
 
 # %% tags=["install"]

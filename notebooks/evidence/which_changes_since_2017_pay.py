@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Which changes since 2017 pay here?
 #
-# Of five changes, two pay early: after 300 updates of a small translation model, rotary positions lower the
+# Two of five, early in training. After 300 updates of a small translation model, rotary positions lower the
 # loss by 0.19 ± 0.16 nats and SwiGLU by 0.17 ± 0.16, and both together by no more than one of them (0.17 ±
-# 0.16). This is early speed at one learning rate that was chosen for the paper's model, not the quality of
-# a trained model.
+# 0.16). This is early speed at one learning rate that was chosen for the paper's model, not the quality of a
+# trained model.
 #
-# *Seconds to run: the trainings are recorded.* The lesson that this belongs to is
+# *Seconds to run: the trainings are recorded.* This notebook belongs to lesson
 # [17_since_2017](../17_since_2017.ipynb).
 
 # %% tags=["install"]

@@ -3,12 +3,11 @@
 #
 # Because Adam's first steps are too long. At the start, it moves every weight by the full learning rate, and
 # after a single such update at a rate of 0.03, the encoder's vectors of all positions point almost the same
-# way (cosine ≈0.99, before ≈0.6). Five such updates keep a small post-norm model at a guess (≈2.3 nats) for
+# way (cosine ≈0.99, up from ≈0.6). Five such updates keep a small post-norm model guessing (≈2.3 nats) for
 # the rest of its hundred updates, with both seeds. More data for these five, or gradients of constant norm,
 # change nothing.
 #
-# *Half a minute to run.* The lesson that this belongs to is
-# [08_training_recipe](../08_training_recipe.ipynb).
+# *Half a minute to run.* This notebook belongs to lesson [08_training_recipe](../08_training_recipe.ipynb).
 
 # %% tags=["install"]
 import sys
@@ -55,7 +54,7 @@ if not any(distributions(name="annotated-transformer")):
 # ## The model
 #
 # Two layers on each side, post-norm, and the copy task: read nine random symbols, write them again. A model
-# that has learned nothing has a loss of $\ln 10 \approx 2.30$ for each symbol.
+# that has learned nothing has a loss of $\log 10 \approx 2.30$ for each symbol.
 
 # %%
 import math
