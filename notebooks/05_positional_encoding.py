@@ -1,21 +1,22 @@
 # %% [markdown]
 # # 05 · Positional encoding
 #
-# **You take the positions out of a translator and see what is lost. Then you build the encoding from
-# clocks, and you build an attention head by hand that always looks one word back, even at position
-# 100,000.**
+# **You take the positions out of a translator and see what is lost. Then you build the encoding from clocks,
+# and you build, by hand, an attention head that always looks one word back, even at position 100,000.**
 #
 # Previous: [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb) · Next:
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *19 minutes to read, a few seconds to run.*
+# *23 minutes to read, a few seconds to run.*
 #
-# - **Before:** attention with its queries and keys ([02](02_attention.ipynb)), and how words become vectors
-#   ([04](04_feed_forward_and_embeddings.ipynb)).
+# - **Before:** you know attention with its queries and keys ([02](02_attention.ipynb)), and how words become
+#   vectors ([04](04_feed_forward_and_embeddings.ipynb)).
 # - **After:** you can write the encoding, and say what its sines and cosines are good for.
 #
 # This is section 3.5 of the paper (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
+# 1706.03762](https://arxiv.org/abs/1706.03762)). Indented sentences are the paper's. A number after `≈` may
+# differ on your processor. You can skip the folded cells: *Scaffolding* prepares data and draws pictures, and
+# *Check* tests what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -44,8 +45,8 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## A translator without positions
 #
-# We load the package's translator from English to German twice. In the second copy, we set the encoder's
-# positions to zero.
+# We load the package's English-to-German translator twice. In the second copy, the *blind* one, we set the
+# encoder's positions to zero.
 #
 # **Before you run this:** what will the blind translator make of two sentences that have the same words in
 # a different order?
@@ -74,7 +75,11 @@ assert blind(first) == blind(second)
 # > order of the sequence, we must inject some information about the relative or absolute position of the
 # > tokens in the sequence." (section 3.5)
 #
-# **Remember:** attention alone sees a bag of words, so the model must be told each word's position.
+# Only a causal mask gives something away, because a later position sees more words than an earlier one. A
+# decoder can learn to use this (Haviv et al., [2022](https://arxiv.org/abs/2203.16634)), but an encoder has
+# no such mask.
+#
+# **Remember:** attention without a mask sees a bag of words, so the model must be told each word's position.
 
 # %% [markdown]
 # ## What could we add?
@@ -85,29 +90,36 @@ assert blind(first) == blind(second)
 # and so on. But at position 500, the number would be hundreds of times as large as the word's own
 # entries, and it would swamp them.
 #
-# **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and
-# position 7 is `0111`. All entries are small, every position has its own pattern, and 16 digits are
-# enough to count to 65,535. The last digit changes at every step, and each of the others changes half
-# as often as its right neighbor. So the fast digits tell near positions apart, and the slow digits tell
-# far positions apart. But binary digits *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change,
-# although the positions are neighbors.
+# **Binary digits.** A better idea is to write the position in binary: position 6 is `0110`, and position 7 is
+# `0111`. All entries are small, every position has its own pattern, and 16 digits are enough to count to
+# 65,535. The last digit changes at every step, and each of the others changes half as often as the digit to
+# its right. So the fast digits tell near positions apart, and the slow digits tell far positions apart. But
+# binary digits *jump*. From 7 (`0111`) to 8 (`1000`) all four digits change, although the positions are
+# neighbors.
 #
-# What we want is a binary counter that moves smoothly. A set of waves, some fast and some slow, is such a
-# counter:
+# What we want is a binary counter that moves smoothly. A set of waves, each half as fast as the one before,
+# is such a counter:
 
-# %% tags=["figure-counter"]
+# %%
 import math
 
-import matplotlib.pyplot as plt
 import torch
+
+position = torch.arange(64).unsqueeze(1)  # (64, 1)
+digits = position // 2 ** torch.arange(6) % 2 * 1.0  # (64, 6), the fastest first
+speeds = 0.5 ** torch.arange(6)  # 1, 1/2, 1/4 ...
+waves = torch.cat([(position * speeds).sin(), (position * speeds).cos()], dim=1)  # (64, 12)
+for name, table in (("digits", digits), ("waves", waves)):
+    steps = (table[1:] - table[:-1]).norm(dim=1)
+    print(f"{name}: the steps from one position to the next are {steps.min():.2f} to {steps.max():.2f} long")
+
+# %% tags=["figure-counter", "scaffold"]
+import matplotlib.pyplot as plt
 
 from annotated.plots import setup_notebook
 
 setup_notebook()
-position = torch.arange(64).unsqueeze(1)  # (64, 1)
-digits = position // 2 ** torch.arange(6) % 2 * 1.0  # (64, 6), the fastest first
 fine = torch.arange(0, 63.1, 0.1).unsqueeze(1)  # between the positions, too: (631, 1)
-speeds = 64.0 ** -(torch.arange(6) / 6)  # (6,): each wave slower than the one before
 fig, axes = plt.subplots(3, 2, figsize=(11, 5.4), sharex=True)
 for row, place in zip(axes, (0, 2, 4), strict=True):
     row[0].step(position, digits[:, place], where="post", color="C1")
@@ -120,10 +132,6 @@ axes[0, 1].set(title="Waves move smoothly")
 for ax in axes[-1]:
     ax.set(xlabel="position")
 plt.show()
-waves = torch.cat([(position * speeds).sin(), (position * speeds).cos()], dim=1)  # (64, 12)
-for name, table in (("digits", digits), ("waves", waves)):
-    steps = (table[1:] - table[:-1]).norm(dim=1)
-    print(f"{name}: the steps from one position to the next are {steps.min():.2f} to {steps.max():.2f} long")
 
 # %% [markdown]
 # *Figure 1. Counting from 0 to 63 with digits 1, 3 and 5 of six (left) and with waves 1, 3 and 5 of six
@@ -135,8 +143,8 @@ lengths = (waves[1:] - waves[:-1]).norm(dim=1)
 assert 1.115 < lengths.min() < lengths.max() < 1.125
 
 # %% [markdown]
-# Each wave stands for a pair, a sine and a cosine, and the figure shows the sines. With all six pairs, every
-# step from one position to the next has the same length, 1.12. With the digits, the longest step is more than
+# The figure shows the sine of each wave, and the code takes its cosine, too. With all six pairs, every step
+# from one position to the next has the same length, 1.12. With the digits, the longest step is more than
 # twice as long as the shortest.
 
 # %% [markdown]
@@ -147,20 +155,22 @@ assert 1.115 < lengths.min() < lengths.max() < 1.125
 # $$PE_{(pos,\,2i)} = \sin\!\left(\frac{pos}{10000^{2i/d_{model}}}\right) \qquad
 # PE_{(pos,\,2i+1)} = \cos\!\left(\frac{pos}{10000^{2i/d_{model}}}\right)$$
 #
-# Read the formula in pairs. Entries $2i$ and $2i + 1$ are the sine and the cosine of *one* angle. The angle
-# is the position times a number that belongs to the pair, its **frequency** $\omega_i =
-# 10000^{-2i/d_{model}}$. An angle that grows steadily is like the hand of a clock. The sine says how far to
-# the right the tip of the hand is, and the cosine says how far up it is.
+# Here $pos$ is the word's position, and $i$ counts *pairs* of entries. Entries $2i$ and $2i + 1$ are the sine
+# and the cosine of one angle. The angle is the position times a number that belongs to the pair, its
+# **frequency** $\omega_i = 10000^{-2i/d_{model}}$. From pair to pair the exponent changes by the same amount,
+# so each frequency is the one before times the same factor, from 1 down almost to 1/10000. An angle that
+# grows steadily is like the hand of a clock: the sine says how far to the right the tip of the hand is, and
+# the cosine says how far up it is.
 #
 # In code, this takes four lines. We compute the angles in float64, because in float32 the fourth decimal
 # would be wrong at position 5,000.
 
 
 # %%
-def sinusoids(length, d_model):
+def sinusoids(length, d_model, base=10000.0):
     """The positional encodings: (length, d_model), d_model even."""
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)  # (length, 1)
-    frequency = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (d_model / 2,)
+    frequency = base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (d_model / 2,)
     angle = position * frequency  # (length, d_model / 2)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)  # sine, cosine, sine, cosine ...
 
@@ -219,19 +229,16 @@ alt.hconcat(
 ).add_params(pos)
 
 # %% [markdown]
-# *Figure 2. Position 10 as a clock, and its six entries. In a live notebook, move the position: the long
+# *Figure 2. Position 10 as a clock, and its six entries. In a live notebook, move the slider: the long
 # hand turns by one radian at every position, the middle hand by 0.046, and the short hand by 0.002. No two
 # positions show the same time.*
 #
-# The long hand completes a turn after about six positions, so alone it would soon repeat itself. The short
+# The long hand completes a turn after about six positions, so by itself it would soon repeat. The short
 # hand needs about 2,900 positions for a turn, but from one position to the next it hardly moves. Together,
 # the hands tell both near and far positions apart.
 #
 # Why both a sine and a cosine? With the sine alone you would know how far to the right the tip is, but not
 # whether it is in the upper or the lower half. One reading would belong to two different times.
-#
-# Why 10000? The paper gives no reason. With $d_{model} = 512$, this number makes the slowest hand so slow
-# that it needs about 60,000 positions for one turn. No sentence is that long.
 #
 # **Remember:** each pair of entries is one hand of a clock, the hands have different speeds, and together
 # they tell the position.
@@ -239,8 +246,9 @@ alt.hconcat(
 # %% [markdown]
 # ### Reading other people's code
 #
-# Many implementations compute $10000^{-2i/d}$ as `exp(-(2i/d) * log(10000))`. It is the same number,
-# because $a^b = e^{b \log a}$.
+# Many implementations compute $10000^{-2i/d}$ as `exp(-(2i/d) * log(10000))`. It is the same number, because
+# $a^b = e^{b \log a}$, and it is no more exact. The form comes from the authors' code, which first computes
+# the step from one hand to the next: the logarithms of the frequencies go down in equal steps.
 #
 # If you load somebody's weights, check two things. The authors' own code (tensor2tensor) puts all sines
 # before all cosines, and its exponents differ slightly from those of the formula.
@@ -257,10 +265,10 @@ alt.hconcat(
 pe = sinusoids(60, 512)
 similarity = pe @ pe.T  # (60, 60)
 fig, ax = plt.subplots(figsize=(6, 4.8))
-fig.colorbar(ax.imshow(similarity, cmap="Blues"), label="dot product")
+fig.colorbar(ax.imshow(similarity, cmap="Blues", vmin=0), label="dot product")
 ax.set(title="Two positions compared", xlabel="position", ylabel="position")
 plt.show()
-print("of neighbors, anywhere:", [round(similarity[i, i + 1].item(), 3) for i in (0, 10, 50)])
+print("dot products of neighbors:", [round(similarity[i, i + 1].item(), 3) for i in (0, 10, 50)])
 
 # %% [markdown]
 # *Figure 3. The dot products of the first 60 positions. Every diagonal has one color: how similar two
@@ -273,15 +281,41 @@ for k in range(60):
 assert abs(similarity[0, 0] - 256) < 1e-6
 
 # %% [markdown]
-# The dot product of a position with itself is 256, and with each of its neighbors it is 249. But the dot
-# product is the same forward and backward. How can a head ask for the word *before*?
+# The dot product of a position with itself is 256, because each of the 256 hands adds $\cos 0 = 1$. With each
+# of its neighbors it is 249.
+#
+# Why 10000? The paper gives no reason. We try other bases, and divide the dot products by 256, so that a
+# position has 1 with itself.
+#
+# **Before you run this:** a small base makes all hands fast. Which positions can you no longer tell apart?
+
+# %%
+for base in (10, 100, 10_000, 1_000_000):
+    pe = sinusoids(1001, 512, base)
+    compared = (pe[[1, 10, 100, 1000]] @ pe[0] / 256).tolist()
+    print(f"base {base:9,}: 1, 10, 100, 1000 apart:", " ".join(f"{value:5.2f}" for value in compared))
+
+# %% tags=["check"]
+compared = {base: sinusoids(1001, 512, base) @ sinusoids(1, 512)[0] / 256 for base in (10, 10_000, 1_000_000)}
+assert max(abs(compared[10][[100, 1000]])) < 0.05
+assert all(compared[10_000][[1, 10, 100]] > compared[10_000][[10, 100, 1000]] + 0.2)
+assert compared[1_000_000][1] > compared[10_000][1]
+
+# %% [markdown]
+# With a base of 10, positions that are 100 and 1,000 apart look equally unlike. With 10000, the similarity
+# still falls between these distances. With a million it falls farther out, but neighbors look more alike,
+# because most hands hardly move. So the base decides at which distances the hands tell most. Models that read
+# long texts choose larger ones ([19](19_a_model_of_today.ipynb)).
+#
+# One thing is the same with every base: the dot product does not tell forward from backward. How can a head
+# ask for the word *before*?
 
 # %% [markdown]
 # ## One matrix moves every position
 #
 # > "We chose this function because we hypothesized it would allow the model to easily learn to attend by
-# > relative positions, since for any fixed offset k, PEpos+k can be represented as a linear function of
-# > PEpos." (section 3.5)
+# > relative positions, since for any fixed offset $k$, $PE_{pos+k}$ can be represented as a linear function
+# > of $PE_{pos}$." (section 3.5)
 #
 # In plain words: to set a clock forward by $k$ positions, turn each hand by a fixed angle. A fast hand turns
 # far and a slow hand only a little, but how far a hand turns does not depend on the time that the clock
@@ -292,8 +326,8 @@ assert abs(similarity[0, 0] - 256) < 1e-6
 # \begin{pmatrix} \cos b & \sin b \\ -\sin b & \cos b \end{pmatrix}
 # \begin{pmatrix} \sin a \\ \cos a \end{pmatrix}$$
 #
-# The matrix contains only $b$, not $a$. (You derive it in Exercise 1.) One such block for each hand makes a
-# matrix that sets every clock forward:
+# The matrix contains only $b$, not $a$. (You will derive it in Exercise 1.) One such block for each hand
+# makes a matrix that sets every clock forward:
 
 
 # %%
@@ -323,8 +357,8 @@ assert torch.allclose(backwards, encodings[:3900], atol=1e-9)
 # %%
 from annotated import attention
 
-d = 512
-back = math.sqrt(d) * rotation(-1, d)  # the square root undoes the division inside attention
+d = 512  # the head is as wide as the encodings
+back = math.sqrt(d) * rotation(-1, d)  # attention divides by the root of d; without this, the row is flatter
 far = sinusoids(100_200, d)
 for first in (0, 100_000):
     places = far[first : first + 200]  # 200 positions in a row
@@ -347,7 +381,7 @@ for first in (0, 100_000):
 # %% [markdown]
 # ## Added to the word
 #
-# > "The positional encodings have the same dimension dmodel as the embeddings, so that the two can be
+# > "The positional encodings have the same dimension $d_{model}$ as the embeddings, so that the two can be
 # > summed." (section 3.5)
 #
 # So far our head has seen only positions. In the model, it sees the *sum* of a word's vector and a
@@ -367,19 +401,20 @@ assert before < 0.1
 assert itself > 0.9
 
 # %% [markdown]
-# It fails: every word looks at itself. The matrix `back` now turns the word's entries, too, but it turns
-# most pairs of entries only a little. So the query of a word is still very similar to the word's own key,
-# and their dot product is the largest in the row.
+# Now every word looks at itself. The matrix `back` turns the word's entries, too, but it turns three quarters
+# of the pairs by less than a tenth of a radian. So the query of a word is still very similar to the word's
+# own key, and their dot product is the largest in the row.
 #
-# Is everything lost in the sum, then? No. There are 512 entries, and a model can keep words and positions
-# apart. Suppose that after training, the first 64 entries of all words are 0. In the positions, these
-# entries hold the 32 fastest hands. A head in the paper's model is 64 numbers wide, so its queries and
-# keys can be made from exactly these entries:
+# The sum blurs words and positions. A model can undo this, because it has 512 entries to share out. It could
+# learn, for example, to keep the first 64 entries of all words at 0. Then only the positions are left in
+# them: the 32 fastest hands. A head in the paper's model is 64 numbers wide, just wide enough to read these
+# entries:
 
 # %%
 words[:, :64] = 0.0
 x = words + places
-seen, turn = x[:, :64], math.sqrt(64) * rotation(-1, d)[:64, :64]
+seen = x[:, :64]  # (200, 64): what the head reads
+turn = math.sqrt(64) * rotation(-1, d)[:64, :64]  # the blocks of these 32 hands
 weights = attention(seen @ turn.T, seen, x)[1]
 print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 
@@ -387,9 +422,30 @@ print(f"the word before gets at least {weights.diagonal(-1).min():.3f}")
 assert weights.diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works again. So we do not have to append the position's vector to the word's. We can add it, and the
-# model can still reserve some entries for positions.
-#
+# It works again. Does a trained model keep entries free like this? Not so neatly: in our translator, the
+# words use all entries. But one head of its second encoder layer has learned to look at the word before, and
+# the blind copy shows that it does so by the positions:
+
+# %%
+from annotated import capture_attention
+
+tokenizer = translator.src_tokenizer
+english = tokenizer.encode("A man in a red jacket throws a ball to a brown dog.")
+for name, model in (("with", translator.model), ("without", blind.model)):
+    with torch.no_grad(), capture_attention(model) as maps:
+        _ = model.encode(torch.tensor([[*english, tokenizer.end]]), None)
+    head = maps["encoder", 1][0, 2]  # layer 2, head 3: (14, 14)
+    print(f"{name:7} positions: the word before gets ≈{head.diagonal(-1).mean():.2f} on average")
+
+# %% tags=["check"]
+assert head.diagonal(-1).mean() < 0.3
+with torch.no_grad(), capture_attention(translator.model) as maps:
+    _ = translator.model.encode(torch.tensor([[*english, tokenizer.end]]), None)
+assert maps["encoder", 1][0, 2].diagonal(-1).mean() > 0.6
+fast = translator.model.src_embed[0].lut.weight[:, :16].std() / translator.model.src_embed[0].lut.weight.std()
+assert 0.7 < fast < 1
+
+# %% [markdown]
 # **Remember:** word and position are added, and training decides how well the model can still separate them.
 
 # %% [markdown]
@@ -425,9 +481,11 @@ show_source(LearnedPositions.forward, docstring=False)
 # without any positions it would be ≈25%. It helps to train on more positions, and to let the training
 # sentences start at different positions.*
 #
-# Most of today's language models add no positions to the embeddings. They rotate each query and key by
-# angles that depend on its position, just as we turned the hands of the clock. This method is called
-# **RoPE**, and you will write it in Exercise 2.
+# With added positions, a score compares sums: a word and its position with another word and its position. So
+# the distance alone does not decide it, and each head has to learn to find the positions in the sum. Most of
+# today's language models add no positions to the embeddings. They rotate each query and key by angles that
+# depend on its position, just as we turned the hands of the clock, and then every score depends on positions
+# only by their distance. This method is called **RoPE**, and you will write it in Exercise 2.
 
 # %% [markdown]
 # ## What you can now say
@@ -435,28 +493,29 @@ show_source(LearnedPositions.forward, docstring=False)
 # - Attention alone does not know the order of words, so a vector for the position is added to each embedding.
 # - Each pair of entries in this vector is the hand of a clock. Fast hands tell near positions apart, and
 #   slow hands tell far positions apart.
-# - The similarity of two positions depends only on their distance, and one matrix moves all positions by $k$.
-#   So a head can learn to look $k$ words back.
+# - The similarity of two positions' vectors depends only on their distance, and one matrix moves all
+#   positions by $k$. So a head can learn to look $k$ words back.
 # - Sinusoids exist for every position, but a model does not automatically know how to use those beyond its
 #   training.
 #
 # **Deeper:** [Do positions beyond the trained ones work?](evidence/do_positions_beyond_training_work.ipynb)
 #
-# **Next:** [06_the_full_model](06_the_full_model.ipynb), where all parts come together.
+# **Next:** [06_the_full_model](06_the_full_model.ipynb), where all the parts come together.
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil. Derive the $2 \times 2$ matrix above from the addition theorems
-# $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$. Which
-# matrix turns the hand *back* by $b$? Show that it is the transposed one. What follows for the length of a
-# vector that is turned, and for the dot product of two vectors that are turned by the same angle?
+# **Exercise 1 (easy).** With pencil and paper: derive the $2 \times 2$ matrix above from the angle addition
+# formulas $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$.
+# Which matrix turns the hand *back* by $b$? Show that it is the transpose of the first. What follows for the
+# length of a vector that is turned, and for the dot product of two vectors that are turned by the same angle?
 
 # %% tags=["solution"]
-# Each row of the matrix is one addition theorem. To turn back by b, put -b for b: cos stays and sin changes
-# its sign, which exchanges the two off-diagonal entries. So R(-b) = R(b)^T, and R(b)^T R(b) = R(-b) R(b) = I.
-# Therefore (R x) . (R y) = x^T R^T R y = x . y: turning changes neither lengths nor dot products. That is why
-# the dot product of two positions depends on their distance alone, and RoPE (next exercise) builds on it.
+# Each row of the matrix is one addition formula. To turn back by b, substitute -b for b: cos stays and sin
+# changes its sign, which exchanges the two off-diagonal entries. So R(-b) = R(b)^T, and R(b)^T R(b) = R(-b)
+# R(b) = I. Therefore (R x) . (R y) = x^T R^T R y = x . y: turning changes neither lengths nor dot products.
+# That is why the dot product of two positions depends on their distance alone, and RoPE (next exercise)
+# builds on it.
 forward = rotation(3, 64)
 assert torch.allclose(forward.T, rotation(-3, 64))
 assert torch.allclose(forward.T @ forward, torch.eye(64, dtype=torch.float64))
@@ -467,7 +526,8 @@ print(
 
 # %% [markdown]
 # **Exercise 2 (medium).** Rotary positions (RoPE; Su et al., 2021) add nothing to the words. They turn
-# each pair of entries of a query or key by an angle, which is the position times the pair's frequency.
+# each pair of entries, read as a point $(x, y)$, counterclockwise by an angle: the position times the pair's
+# frequency.
 # Write this function, with the frequencies of this lesson. The test looks at each pair's angle. Then it
 # checks that the score of a query and a key depends only on their offset: how many positions the key is
 # before or after the query.
@@ -494,7 +554,7 @@ def test_rotate(rotate):
     hands = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(20, 32)  # each pair points along its axis
     turned = rotate(hands, at)
     shape = getattr(turned, "shape", turned)
-    assert shape == (20, 64), f"(20, 64) is wanted, not {shape}"
+    assert shape == (20, 64), f"the shape must be (20, 64), not {shape}"
     for i in range(32):
         angle = 10000.0 ** (-2 * i / 64)  # frequency i, at position 1
         wanted, pair = (math.cos(angle), math.sin(angle)), turned[1, 2 * i : 2 * i + 2].tolist()
@@ -561,7 +621,7 @@ def test_tell_the_time(tell_the_time):
     for noise, least in (0.0, 1.0), (0.02, 0.99):
         found = tell_the_time(clean + noise * torch.randn_like(clean))
         shape = getattr(found, "shape", found)
-        assert shape == (2000,), f"for 2000 encodings, (2000,) is wanted, not {shape}"
+        assert shape == (2000,), f"for 2000 encodings, the shape must be (2000,), not {shape}"
         right = found == asked
         share, worst = right.double().mean(), (found - asked).abs().argmax()
         told = f"noise {noise}: {share:.1%} are right; position {asked[worst]} is read as {found[worst]}"

@@ -8,7 +8,7 @@
 # Previous: [05_positional_encoding](05_positional_encoding.ipynb) · Next:
 # [07_batches_and_masks](07_batches_and_masks.ipynb)
 #
-# *24 minutes to read, half a minute to run.*
+# *26 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention and its masks ([02](02_attention.ipynb),
 #   [03](03_multi_head_attention.ipynb)), the feed-forward network and embeddings
@@ -17,7 +17,9 @@
 #   residual connections and the norms are for.
 #
 # This lesson covers section 3.1 of the paper (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
+# 1706.03762](https://arxiv.org/abs/1706.03762)). Indented sentences are the paper's. A number after `≈` may
+# differ on your processor. You can skip the folded cells: *Scaffolding* prepares data and draws pictures, and
+# *Check* tests what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -82,9 +84,8 @@ with torch.no_grad():
 #
 # The **decoder** does the same with the German tokens, with two differences. A causal mask hides later
 # tokens, and every layer also looks at the memory. At the end, the **generator** turns each vector into a
-# log-probability for each token of the vocabulary. (Two names differ from 00: `causal_mask` is called
-# `subsequent_mask` here, and the model does not call its generator itself.) We also keep the vectors after
-# every layer, so that we can look at them:
+# log-probability for each token of the vocabulary. We also keep the vectors after every layer, so that we can
+# look at them:
 
 # %%
 with torch.no_grad():
@@ -108,7 +109,15 @@ assert log_probs[0].argmax(dim=-1).tolist() == wanted
 
 # %% [markdown]
 # That is the whole Transformer. It reads `<s> Eine Katze rennt .`, and at each position it predicts the next
-# token.
+# token. You built the same in [00](00_start_here.ipynb). The package has other names for some parts, which
+# are those of "The Annotated Transformer":
+#
+# | in 00 | in the package |
+# | --- | --- |
+# | `model(...)` and `decode` return log-probabilities | they return vectors; you call `model.generator` |
+# | `causal_mask` | `subsequent_mask` |
+# | `AddNorm` gets the output of a sub-layer | `SublayerConnection` gets the sub-layer, and calls it |
+# | `FeedForward` | `PositionwiseFeedForward` |
 #
 # **Before you run this:** we now give the generator the *earlier* vectors, too, from the embeddings up to
 # the output of the third layer. The generator was never trained on them. What will it say about the vectors
@@ -118,7 +127,7 @@ assert log_probs[0].argmax(dim=-1).tolist() == wanted
 for depth, states in enumerate(stream):
     with torch.no_grad():
         likeliest = model.generator(states)[0].argmax(dim=-1).tolist()
-    print(f"after {depth} layers  " + "".join(f"{piece:14}" for piece in tokenizer.pieces(likeliest)))
+    print(f"layers: {depth}  " + "".join(f"{piece:14}" for piece in tokenizer.pieces(likeliest)))
 
 # %% tags=["check"]
 with torch.no_grad():
@@ -128,26 +137,29 @@ assert guesses[-1] == wanted
 assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", "▁rennt"]
 
 # %% [markdown]
-# Look at the third column. At this position the decoder reads *Katze*. At first, the generator's guess is
-# *Katze* itself. After two layers the guess is *läuft*, which also means *runs*. At the end it is the next
-# word, *rennt*. Each layer changes the draft that the layer before it made.
+# Look at the third column of tokens, where the decoder reads *Katze*. At first, the generator's guess is
+# *Katze* itself. After two layers it is *läuft*, which also means *runs*, and at the end it is the next word,
+# *rennt*. Each layer changes the draft that the layer before it made.
 #
-# The first column looks odd: `</s>`, then *angehalten* (stopped). There the decoder reads `<s>`, the only
-# token that it never has to write, so training has given the generator no reason to recognize its vector.
+# Some drafts are odd: *Gruppe* (group), *spazieren* (to stroll), and *angehalten* (stopped) in the first
+# column. Nobody asked the layers on the way for good drafts. Training has tested the generator only on the
+# last layer's vectors.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
 # **Remember:** every layer takes the stream of vectors and changes it, but keeps its shape.
 
 # %% [markdown]
-# ## One layer from inside
+# ## One layer from the inside
 #
 # > "The encoder is composed of a stack of N = 6 identical layers. Each layer has two sub-layers. The first is
 # > a multi-head self-attention mechanism, and the second is a simple, position-wise fully connected
 # > feed-forward network." (section 3.1)
 #
-# *Identical* means identical in structure. Each layer still has weights of its own. Here is a layer of each
-# kind, written out. A `norm` is a layer normalization, which we explain below.
+# *Identical* means identical in structure. Each layer still has weights of its own. Even if all layers
+# started with the same weights, training would make them different, because each layer reads other vectors
+# and gets another gradient. Here is a layer of each kind, written out. A `norm` is a layer normalization,
+# which we explain below.
 
 
 # %%
@@ -176,11 +188,20 @@ with torch.no_grad():
 print("predicts", *tokenizer.pieces(model.generator(y)[0].argmax(dim=-1).tolist()))
 
 # %% tags=["check"]
+from annotated import make_model
+
 assert torch.allclose(y, stream[-1], atol=1e-5)
+twins = make_model(10_000, 10_000, N=2, d_model=32, d_ff=64, h=4, dropout=0.0).encoder  # two equal layers
+_ = twins.layers[1].load_state_dict(twins.layers[0].state_dict())
+twins(torch.randn(1, 5, 32), None).square().sum().backward()
+for lower, upper in zip(*(layer.parameters() for layer in twins.layers), strict=True):
+    assert lower.grad is not None
+    assert (lower.grad - upper.grad).abs().max() > 0.01 * upper.grad.abs().max()
 
 # %% [markdown]
-# The same tokens come out. In all four decoder layers, the second attention reads the *same* memory, which
-# is the output of the last encoder layer. Here is the whole model once more, with the shapes on the way:
+# The same tokens come out. In all four decoder layers, the second attention reads the *same* memory, which is
+# the output of the last encoder layer. In training, the gradient reaches the encoder on the same four ways.
+# Here is the whole model once more, with the shapes on the way:
 #
 # ![Top to bottom. Left, the encoder: embedding, plus positions, then N times self-attention and feed-forward,
 # each added to the stream and normed. Right, the decoder: the same with masked self-attention,
@@ -234,7 +255,7 @@ sublayers = [
 
 @torch.no_grad()
 def through(step):
-    """The vectors before the twelve sub-layers and after each, (9, 128); `step(x, sublayer)` applies one."""
+    """The vectors before the first sub-layer and after each one; `step(x, sublayer)` applies one."""
     states = [untrained.src_embed(sentence)]
     for sublayer in sublayers:
         states.append(step(states[-1], sublayer))
@@ -243,12 +264,33 @@ def through(step):
 
 # %% [markdown]
 # To compare two words, we use the *cosine* of their vectors. It is 1 if both point the same way, and 0 if
-# they have nothing in common.
+# they have nothing in common. And one number tells how different all words are: how far a word's vector is
+# from the mean of all words, compared with its own length. We call it *apart*. At 0, all words have the same
+# vector.
 #
 # **Before you run this:** attention takes weighted means. What happens to a group of vectors when each
 # vector is replaced by a weighted mean of all of them, again and again?
 
-# %% tags=["figure-alike"]
+
+# %%
+def apart(x):
+    """The words' distance from their mean, as a share of their length: (words, d_model) -> a number."""
+    return ((x - x.mean(dim=0)).norm(dim=-1) / x.norm(dim=-1)).mean().item()
+
+
+bare, residual = through(lambda x, sublayer: sublayer(x)), through(lambda x, sublayer: x + sublayer(x))
+for name, states in (("bare", bare), ("residual", residual)):
+    for count in (0, 3, 12):
+        print(f"{name:8} after {count:2}: apart ≈{apart(states[count]):.2f}, size ≈{states[count].std():.2g}")
+
+# %% tags=["check"]
+assert apart(bare[3]) < 0.05
+assert bare[12].std() < 0.01
+assert apart(residual[3]) > 0.55
+assert 0.2 < apart(residual[12]) < 0.4
+assert residual[12].std() > 5 * residual[0].std()
+
+# %% tags=["figure-alike", "scaffold"]
 import matplotlib.pyplot as plt
 import seaborn
 from torch.nn import functional as F
@@ -256,7 +298,6 @@ from torch.nn import functional as F
 from annotated.plots import as_words, setup_notebook
 
 setup_notebook()
-bare, residual = through(lambda x, sublayer: sublayer(x)), through(lambda x, sublayer: x + sublayer(x))
 fig, axes = plt.subplots(2, 3, figsize=(10.5, 7), sharex=True, sharey=True)
 for row, (name, states) in zip(axes, (("bare", bare), ("residual", residual)), strict=True):
     for ax, count in zip(row, (0, 3, 12), strict=True):
@@ -278,40 +319,20 @@ for row, (name, states) in zip(axes, (("bare", bare), ("residual", residual)), s
 plt.show()
 
 # %% [markdown]
-# *Figure 2. How alike the words of one sentence are: white is a cosine of 0, dark blue is 1. Top: after
-# three bare sub-layers, the vectors of all words point the same way. Bottom: with residual connections,
-# they stay different for longer.*
-
-
-# %%
-def apart(x):
-    """The words' distance from their mean, as a share of their length: (words, d_model) -> a number."""
-    return ((x - x.mean(dim=0)).norm(dim=-1) / x.norm(dim=-1)).mean().item()
-
-
-for name, states in (("bare", bare), ("residual", residual)):
-    for count in (0, 3, 12):
-        print(f"{name:8} after {count:2}: apart ≈{apart(states[count]):.2f}, size ≈{states[count].std():.2g}")
-
-# %% tags=["check"]
-assert apart(bare[3]) < 0.05
-assert bare[12].std() < 0.01
-assert apart(residual[3]) > 0.55
-assert 0.2 < apart(residual[12]) < 0.4
-assert residual[12].std() > 5 * residual[0].std()
+# *Figure 2. The cosines of all pairs of words: white is 0, dark blue is 1. Top: after three bare sub-layers,
+# the vectors of all words point the same way. Bottom: with residual connections, they stay different for
+# longer. After twelve sub-layers they are much alike, too, but not the same.*
 
 # %% [markdown]
-# The number *apart* says how far a word's vector is from the mean of all words, compared with its own length.
-# At 0, all words have the same vector. In the bare version it is 0.00 after three sub-layers, so a later
-# layer can hardly tell *ball* from *dog*. This is called *rank collapse* (Dong et al., 2021). With the
-# residual connection, each word keeps its own vector, and the output of attention is added to it. So the
-# words become alike much more slowly: *apart* is ≈0.64 after three sub-layers, and ≈0.27 after twelve. The
-# idea is older than the Transformer: residual connections made image networks of 152 layers trainable (He et
-# al., 2016).
+# In the bare version, *apart* is 0.00 after three sub-layers, so a later layer can hardly tell *ball* from
+# *dog*. This is called *rank collapse* (Dong et al., 2021). With the residual connection, each word keeps its
+# own vector, and the output of attention is added to it. So the words become alike much more slowly: *apart*
+# is ≈0.64 after three sub-layers, and ≈0.27 after twelve. The idea is older than the Transformer: residual
+# connections made image networks of 152 layers trainable (He et al., 2016).
 #
 # But look at the size in the last line. It is the standard deviation of the vectors' entries, and it has
 # grown from ≈1.2 to ≈8.8. A larger stream makes each sub-layer compute a larger vector, which is then added
-# to the stream. So the stream grows like money with compound interest, and something has to limit it.
+# to the stream. So the stream grows like money at compound interest, and something has to limit it.
 #
 # **Remember:** a sub-layer adds to the stream instead of replacing it, so the words stay different for
 # longer.
@@ -325,8 +346,8 @@ assert residual[12].std() > 5 * residual[0].std()
 # $$\mathrm{LayerNorm}(x) = g\odot\frac{x-\mu}{\sqrt{\sigma^2+\epsilon}} + b, \qquad
 # \mu = \frac1d\sum_i x_i, \quad \sigma^2 = \frac1d\sum_i (x_i-\mu)^2$$
 #
-# The gain $g$ and the bias $b$ are learned. They start at 1 and 0, so at first they do nothing. The sign
-# $\odot$ multiplies entry by entry. The small $\epsilon$ prevents a division by zero.
+# The gain $g$ and the bias $b$ are learned. They start at 1 and 0, so at first they do nothing. The symbol
+# $\odot$ means multiplication entry by entry. The small $\epsilon$ prevents a division by zero.
 #
 # In [00](00_start_here.ipynb), the vector of *a* was (−1.31, 0.85, −1.38, 0.52) after attention had been
 # added. You can check the next lines with a pocket calculator:
@@ -347,9 +368,9 @@ assert torch.allclose(torch.nn.LayerNorm(4)(10 * x + 5), by_hand, atol=1e-4)
 # These are the numbers that you saw in 00. If you multiply `x` by 10 or add 5 to all its entries, the
 # result stays the same. The norm forgets the size and the level of a vector, and keeps its pattern.
 #
-# Why not *batch* normalization, the usual choice for images? Batch normalization takes the mean over all
-# words of a batch. With it, a word's vector would depend on other sentences, on padding, and on later
-# words, which the causal mask should hide. Layer normalization looks at one word alone.
+# Why not *batch* normalization, the usual choice for images? In training, batch normalization takes the mean
+# over all words of a batch. With it, a word's vector would depend on other sentences, on padding, and on
+# later words, which the causal mask should hide. Layer normalization looks at one word alone.
 #
 # **Remember:** before gain and bias, the norm brings each word's vector to mean 0 and variance 1, whatever
 # the other words are.
@@ -364,12 +385,12 @@ assert torch.allclose(torch.nn.LayerNorm(4)(10 * x + 5), by_hand, atol=1e-4)
 #
 # ![Post-norm and pre-norm as blocks](../images/norm_orders.svg)
 #
-# *Figure 3. One encoder layer both ways. Follow the vertical line, the residual stream. In post-norm it
-# passes through a norm after every sum. In pre-norm the norms stand on the side branches, and the only
+# *Figure 3. One encoder layer, built both ways. Follow the vertical line, the residual stream. In post-norm
+# it passes through a norm after every sum. In pre-norm the norms stand on the side branches, and the only
 # operation on the stream is addition.*
 #
-# The package has both. Its class `SublayerConnection` does what `AddNorm` did in 00: it wraps every
-# sub-layer. It also applies dropout, which is part of the training recipe ([08](08_training_recipe.ipynb)):
+# The package has both. Its class `SublayerConnection` is what `AddNorm` was in 00. It also applies dropout,
+# which is part of the training recipe ([08](08_training_recipe.ipynb)):
 
 # %%
 from annotated import SublayerConnection
@@ -408,25 +429,40 @@ assert abs(apart(post_norm[12]) - apart(residual[12])) < 0.1
 assert apart(pre_norm[12]) > apart(post_norm[12]) + 0.15
 
 # %% [markdown]
-# Post-norm holds the size at 1. With pre-norm, the stream still grows, but slowly: every sub-layer reads
-# an input of size 1, so it adds about the same amount each time, however large the stream has become.
+# Post-norm holds the size at 1. With pre-norm, the stream still grows, but slowly: every sub-layer reads an
+# input of size 1, so each adds about the same amount, however large the stream has become.
 # This is why a pre-norm stack needs one more norm after its last layer. A post-norm stack already ends
 # with a norm.
 #
-# What the paper's norm does *not* do is keep the words apart. With post-norm, they become about as alike as
-# with no norm at all: *apart* falls to ≈0.23 (without a norm it was ≈0.27). With pre-norm it stays at ≈0.53,
-# because each addition is small compared with the stream.
-#
+# The paper's norm does *not* keep the words apart. With post-norm, they become about as alike as with no norm
+# at all: *apart* falls to ≈0.23 (without a norm it was ≈0.27). With pre-norm it stays at ≈0.53, because each
+# addition is small compared with the stream. Still, 0.23 is enough to begin with. As long as the words are
+# not all the same, training can move them apart again. In our translator, which is post-norm, they are as
+# different in the memory as they were at the start:
+
+# %%
+with torch.no_grad():
+    trained = model.src_embed(sentence)
+    print(f"trained, before the first layer: apart ≈{apart(trained[0]):.2f}")
+    for layer in model.encoder.layers:
+        trained = layer(trained, None)
+print(f"trained, after eight sub-layers: apart ≈{apart(trained[0]):.2f}")
+
+# %% tags=["check"]
+assert apart(trained[0]) > 0.8
+assert apart(post_norm[8]) < 0.5
+
+# %% [markdown]
 # Which one is better? Pre-norm works with far more layers (Wang et al.,
 # [2019](https://arxiv.org/abs/1906.01787)), and it is easier to train (Xiong et al.,
-# [2020](https://arxiv.org/abs/2002.04745)). It often needs no warm-up (a slow start, see
-# [08](08_training_recipe.ipynb)). Even the paper's authors soon added pre-norm to
-# their code. A comment there says that pre-norm "seems better for harder-to-learn models, so it should
-# probably be the default" (tensor2tensor, `common_hparams.py`). The paper's models, and ours, are
-# post-norm.
+# [2020](https://arxiv.org/abs/2002.04745)). It often needs no warm-up (a slow start; see
+# [08](08_training_recipe.ipynb)). In the authors' own code, tensor2tensor, the base model of the paper is
+# `transformer_base_v1`, with post-norm. The next set of numbers, `transformer_base_v2`, has pre-norm, and it
+# became the default. A comment there says that pre-norm "seems better for harder-to-learn models"
+# (`common_hparams.py`). The paper's models, and ours, are post-norm.
 #
-# *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient at the
-# bottom of the stream is only about a fifth of the gradient at its top. One reason is in [What does
+# *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient that reaches
+# the beginning of the stream is only about a fifth of the gradient at its end. One reason is in [What does
 # post-norm do to gradients?](evidence/what_does_post_norm_do_to_gradients.ipynb)*
 #
 # **Remember:** post-norm normalizes the stream after every sum, while pre-norm leaves the stream alone and
@@ -465,7 +501,7 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # Attention holds less than a third of the parameters. A feed-forward network has $8\,d_{model}^2$ weights,
 # and an attention block has only half as many, $4\,d_{model}^2$. There are 12 feed-forward networks and 18
 # attention blocks, because each decoder layer has two. The embeddings are a single table with one vector
-# for each of the 37,000 tokens, which the model uses in three places
+# for each of the 37,000 tokens; the model uses this table in three places
 # ([04](04_feed_forward_and_embeddings.ipynb)). The rest are the weights of the norms and the generator's
 # bias.
 #
@@ -479,8 +515,8 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 #
 # - The model is two stacks of layers. Every layer reads the residual stream and adds to it. The decoder's
 #   layers also look at the memory, which is the output of the last encoder layer.
-# - Without the residual connection, all words become alike within a few sub-layers. Without the norm, the
-#   stream grows from layer to layer.
+# - In a new model without the residual connections, all words become alike within a few sub-layers. Without
+#   the norm, the stream grows from layer to layer.
 # - The norm works on one word's vector. The paper puts it after the sum, which is called post-norm. Most
 #   later models put it before the sub-layer, which is called pre-norm.
 # - Attention holds less than a third of the parameters, and the feed-forward networks hold 40%.
@@ -493,16 +529,17 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil. The paper's *big* model has $d_{model} = 1024$, $d_{ff} = 4096$, six
-# layers on each side and 37,000 tokens. Write the number of parameters of an attention block, a feed-forward
-# network, a norm and the two ends as formulas in $d = d_{model}$, and add them up. Do not forget the biases.
-# The paper says 213 million. Why does the number of heads not occur in your formula?
+# **Exercise 1 (easy).** With pencil and paper: the paper's *big* model has $d_{model} = 1024$, $d_{ff} =
+# 4096$, six layers on each side and 37,000 tokens. Write the number of parameters of an attention block, a
+# feed-forward network, a norm and the two ends as formulas in $d = d_{model}$, and add them up. Do not forget
+# the biases. The paper says 213 million. Why does the number of heads not occur in your formula?
 
 # %% tags=["solution"]
-# An attention block has four maps of d x d with biases, 4 d^2 + 4 d, and there are 6 + 12 of them. A network
-# has d x 4d and 4d x d, 8 d^2 + 5 d, and there are 12. A norm has 2 d, and there are 6 * 2 + 6 * 3 = 30. The
-# ends share one table of 37,000 d, and the generator has 37,000 biases. The heads only cut the four maps into
-# columns: h heads of width d/h take d columns together, whatever h is.
+# An attention block has four maps of d x d with biases, which makes 4 d^2 + 4 d; there are 6 + 12 blocks. A
+# network has maps of d x 4d and 4d x d with biases, which makes 8 d^2 + 5 d; there are 12 networks. A norm
+# has 2 d, and there are 6 * 2 + 6 * 3 = 30. The ends share one table of 37,000 d, and the generator has
+# 37,000 biases. The heads only cut the four maps into columns: h heads of width d/h take d columns
+# together, whatever h is.
 width, tokens = 1024, 37_000
 pencil = (
     18 * (4 * width**2 + 4 * width) + 12 * (8 * width**2 + 5 * width) + 30 * 2 * width + tokens * (width + 1)
@@ -560,7 +597,7 @@ def test_pre_norm_decoder_layer(pre_norm_decoder_layer):
         wanted, layer.forward = layer(y, memory, *masks), not_itself
         given = pre_norm_decoder_layer(layer, y, memory, *masks)
         shape = getattr(given, "shape", given)
-        assert shape == y.shape, f"(2, 5, 32) is wanted, not {shape}"
+        assert shape == y.shape, f"the shape must be (2, 5, 32), not {shape}"
         gap = (given - wanted).abs().max()
         assert gap < 1e-4, f"look at {what}: the output differs from the package's by up to {gap:.2f}"
 
@@ -586,7 +623,7 @@ test_pre_norm_decoder_layer(solution)
 
 # %% [markdown]
 # **Exercise 3 (medium).** Because a sub-layer only adds, you can leave it out of a trained model, and the
-# model still runs. Predict first: which of the decoder's twelve sub-layers does the translator miss most?
+# model still runs. Predict first: which of the decoder's twelve sub-layers will the translator miss most?
 # Then leave out one at a time. A sub-layer adds nothing if you set the weights and biases of its last
 # linear map to 0. This map is `linears[3]` in an attention block and `w_2` in a feed-forward network. What
 # would you do with the result if the model had to become smaller?
@@ -605,16 +642,17 @@ for place, block in enumerate(model.decoder.layers, start=1):
         same = sum(a == b for a, b in zip(before, translator.translate(sentences, beam=1), strict=True))
         _ = linear.load_state_dict(kept)
         print(f"layer {place} without its {sublayer:15} ≈{same} of {len(sentences)} translations unchanged")
-# Without some of the sub-layers, few translations change. A smaller model could leave these out (*pruning*).
+# It misses the last layer's cross-attention most: without it, nearly all translations change. Without some of
+# the other sub-layers, few change. A smaller model could leave these out (*pruning*).
 assert translator.translate(sentences, beam=1) == before
 
 # %% [markdown]
-# **Exercise 4 (hard).** Assemble the Transformer. You wrote its parts in 02 to 05: attention with its heads,
-# the feed-forward network, the embeddings and the positions. Put them together with layer norms to a model
-# that computes what the translator's model computes. The test loads the translator's weights into it, name by
-# name, and lets it translate. So its parts need the names that you see in `model`: `print(model)` shows them.
-# Leave out dropout. `encode` returns the memory, and `decode` the vectors before the generator. The masks are
-# boolean, and may be `None`.
+# **Exercise 4 (hard).** Assemble the Transformer; plan an evening for it. You wrote its parts in lessons 02
+# to 05: attention with its heads, the feed-forward network, the embeddings and the positions. Combine yours,
+# or the package's, which the stub imports, with layer norms into a model that computes what the translator's
+# model computes. The test loads the translator's weights into it, name by name, and lets it translate. So its
+# parts need the names that you see in `model`: `print(model)` shows them. Leave out dropout. `encode` returns
+# the memory, and `decode` the vectors before the generator. The masks are boolean, and may be `None`.
 
 
 # %% tags=["exercise"]
@@ -651,7 +689,8 @@ def test_my_transformer(MyTransformer):
     mine = MyTransformer(vocab=10_000, N=4, d_model=128, d_ff=256, h=4)
     assert isinstance(getattr(mine, "generator", None), torch.nn.Module), "the part `generator` is missing"
     lacks, adds = mine.load_state_dict(theirs.state_dict(), strict=False)
-    assert not lacks, f"the translator has no weights for {len(lacks)} of yours; the first is {lacks[0]}"
+    told = "the translator has no weights for {} of your parameters; the first is {}"
+    assert not lacks, told.format(len(lacks), lacks[0])
     assert not adds, f"your model has no place for {len(adds)} weights; the first is {adds[0]}"
     mine.eval()
     src, tgt = (
@@ -660,15 +699,20 @@ def test_my_transformer(MyTransformer):
     )
     masks = torch.tensor([[[True] * 4 + [False] * 2], [[True] * 6]]), subsequent_mask(3)
     with torch.no_grad():
+        given, wanted = mine.src_embed(src), theirs.src_embed(src)
+        gap = (given - wanted).abs().max()
+        assert gap < 1e-4, f"your src_embed differs from the translator's by up to {gap:.2f}"
         memory, wanted = mine.encode(src, masks[0]), theirs.encode(src, masks[0])
-        assert getattr(memory, "shape", None) == (2, 6, 128), f"encode: (2, 6, 128) is wanted, not {memory}"
+        shape = getattr(memory, "shape", memory)
+        assert shape == (2, 6, 128), f"encode: the shape must be (2, 6, 128), not {shape}"
         gap = (memory - wanted)[masks[0][:, 0]].abs().max()
         assert gap < 1e-4, f"your memory differs from the translator's by up to {gap:.2f}"
         states, wanted = (
             mine.decode(wanted, masks[0], tgt, masks[1]),
             theirs.decode(wanted, masks[0], tgt, masks[1]),
         )
-        assert getattr(states, "shape", None) == (2, 3, 128), f"decode: (2, 3, 128) is wanted, not {states}"
+        shape = getattr(states, "shape", states)
+        assert shape == (2, 3, 128), f"decode: the shape must be (2, 3, 128), not {shape}"
         gap = (states - wanted).abs().max()
         assert gap < 1e-4, f"from the same memory, your decoder's vectors differ by up to {gap:.2f}"
         english, written = (

@@ -2,12 +2,12 @@
 # # 07 · Batches and masks
 #
 # **You meet a model that gets every word right before any training. To expose it, you turn text into tokens
-# and tokens into batches, and you find out what masks protect.**
+# and tokens into batches, and you find out what masks are for.**
 #
 # Previous: [06_the_full_model](06_the_full_model.ipynb) · Next:
 # [08_training_recipe](08_training_recipe.ipynb)
 #
-# *27 minutes to read, a few seconds to run.*
+# *31 minutes to read, a few seconds to run.*
 #
 # - **Before:** you know attention and its masks ([02](02_attention.ipynb)), and the model
 #   ([06](06_the_full_model.ipynb)).
@@ -15,7 +15,9 @@
 #   sees what it should predict.
 #
 # This lesson covers section 5.1 of the paper (Vaswani et al., 2017, [arXiv
-# 1706.03762](https://arxiv.org/abs/1706.03762)). A number after `≈` may differ on your processor.
+# 1706.03762](https://arxiv.org/abs/1706.03762)). Indented sentences are the paper's. A number after `≈` may
+# differ on your processor. You can skip the folded cells: *Scaffolding* prepares data and draws pictures, and
+# *Check* tests what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -135,34 +137,38 @@ assert learn(counts, 5)[0] == ("e", "h")
 assert cut["gesehen"] == ["g", "e", "sehen"]
 
 # %% [markdown]
-# The letters `e` and `h` stand together in all five words, so the pair occurs $5+4+6+2+3=20$ times. After
-# five merges, something remarkable has happened: BPE has found the verb *sehen* inside its participle
+# The letters `e` and `h` are neighbors in all five words, so the pair occurs $5+4+6+2+3=20$ times. Then two
+# pairs tie: `eh` and `e` occur 15 times, and so do `e` and `n`. Our code takes the pair that it met first.
+# After five merges, something remarkable has happened: BPE has found the verb *sehen* inside its participle
 # *gesehen*. BPE knows no German. It only counts.
 #
 # ![gesehen, from top to bottom: e and h are joined (20 times), eh and e (15), ehe and n (15), s and ehen (9);
 # what is left is g, e and sehen](../images/merges.svg)
 #
-# *Figure 1. How gesehen was put together. The number behind each join says how often the pair occurred.*
+# *Figure 1. How gesehen was put together. The number next to each join says how often the pair occurred.*
 #
-# The translator's vocabulary was made in the same way, with thousands of merges. The sign `▁` stands for
-# the space before a word:
+# The translator's vocabulary was made in the same way, with thousands of merges. The symbol `▁` stands for
+# the space before a word, so that the text can be put together again:
 
 # %%
-for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults."):
+for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults.", "A 猫 runs."):
     tokens = tokenizer.encode(text)
     print(f"{' '.join(tokenizer.pieces(tokens)):40} {tokens}")
 
 # %% tags=["check"]
-for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults."):
+for text in ("A cat runs.", "Eine Katze rennt.", "A snowboarder somersaults.", "A 猫 runs."):
     assert tokenizer.decode(tokenizer.encode(text)) == text
+assert bytes([0xE7, 0x8C, 0xAB]).decode() == "猫"
 assert len(tokenizer.encode("A cat runs.")) == 4
 
 # %% [markdown]
-# Frequent words are one token. Rare words are put together from several pieces, so the model can read and
-# write words that it has never seen.
+# A frequent word is a single token. A rare word is built from several pieces, so the model can read and write
+# words that it has never seen. Even a *character* that the vocabulary lacks gets through: `猫` is
+# spelled in the three bytes that it has in a file. All 256 bytes are tokens, so no text is impossible to
+# write.
 #
-# **Remember:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so frequent
-# words become one token and rare words become several.
+# **Remember:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so a
+# frequent word becomes one token and a rare word several.
 
 # %% [markdown]
 # ## One target, two rows
@@ -173,9 +179,9 @@ assert len(tokenizer.encode("A cat runs.")) == 4
 # ![The decoder reads start, eine, Katze, rennt; it must predict eine, Katze, rennt, end: the same sentence,
 # moved by one](../images/shift.svg)
 #
-# *Figure 2. The target is shifted by one. At each position, the decoder reads one token, which the solid
-# arrow shows. It may also look at the earlier tokens, which the dashed arrows show. It must predict the
-# token below. The words start and end stand for the two special tokens.*
+# *Figure 2. The target is shifted by one. At each position, the decoder reads one token (solid arrow), may
+# also look at the earlier tokens (dashed arrows), and must predict the token below. The words start and end
+# stand for the two special tokens.*
 #
 # The token `<s>` marks the start of a sentence, and `</s>` marks its end. The two rows are the same
 # sentence, shifted by one position. The second line below is the most important line of code in this
@@ -210,7 +216,7 @@ with torch.no_grad():
     for n in range(1, 6):
         short = untrained(source, tgt[:, :n], None, subsequent_mask(n))  # (1, n, 128)
         difference = (short[0, -1] - at_once[0, n - 1]).abs().max()
-        print(f"{n} tokens read: differs by {difference:.4f}")
+        print(f"tokens read: {n}, differs by {difference:.4f}")
 
 # %% tags=["check"]
 with torch.no_grad():
@@ -296,11 +302,13 @@ plt.show()
 print(f"{ntokens} tokens to predict")
 
 # %% [markdown]
-# *Figure 3. One batch of three pairs. Blue is a token, gray is padding. The third block is the second
-# block, moved left by one. In a short row, the decoder also reads `</s>` and would have to predict padding
-# there, but the loss leaves that position out.*
+# *Figure 3. One batch of three pairs. Blue is a token, gray is padding. In the third block, every position
+# holds the next token of the second block. In a short row, the decoder also reads `</s>` and would have to
+# predict padding there, but the loss leaves that position out.*
 #
-# Here are the two masks for the first sentence, *A cat runs.* A 1 means "may be looked at":
+# The package's class `Batch` holds the same six under these names (`batch.src`, `batch.ntokens`), and you
+# will use it in [08](08_training_recipe.ipynb). Here are the two masks for *A cat runs.*, the first sentence;
+# a 1 means "may be looked at":
 
 # %%
 print("src_mask", tuple(src_mask.shape), src_mask[0].int().tolist())
@@ -355,15 +363,15 @@ with torch.no_grad():
     memory = untrained.encode(src, src_mask)  # (3, S, 128)
     spoiled = memory.masked_fill((src == tokenizer.pad).unsqueeze(-1), 1e6)
     before, after = (untrained.decode(m, src_mask, tgt, tgt_mask) for m in (memory, spoiled))
-print(f"a million in the padding changes the decoder by {(after - before).abs().max():.4f}")
+print(f"a million in the padding changes the decoder's output by {(after - before).abs().max():.4f}")
 
 # %% tags=["check"]
 assert torch.equal(before, after)
 
 # %% [markdown]
 # Nothing happens. A vector has an effect only if some position looks at it, or if the loss uses it. The
-# mask prevents the first, and the loss leaves padding out. If we also hid the *rows* of padding, we would
-# gain nothing, and it would be dangerous: if everything in a row is hidden, a careless softmax computes 0/0
+# mask prevents the first, and the loss leaves padding out. To hide the *rows* of padding as well would gain
+# nothing and would be dangerous: if everything in a row is hidden, a careless softmax computes 0/0
 # ([02](02_attention.ipynb)).
 #
 # **Remember:** if you hide the *columns* of padding and leave padding out of the loss, a sentence gets the
@@ -396,8 +404,8 @@ for together, *alone in zip(gradients(package), *singles, strict=True):
 # > of sentence pairs containing approximately 25000 source tokens and 25000 target tokens." (section 5.1)
 #
 # Why not simply take 64 pairs at random? Because padding costs as much computation as words do. How much of a
-# batch is padding? We count the tokens of 5,000 pairs of sentences, on both sides. They come from the small
-# corpus that is built into the package.
+# batch is padding? We count the tokens of 5,000 pairs of sentences, on both sides. They come from the corpus
+# that is built into the package, whose sentences were drawn from a grammar.
 
 # %%
 from annotated.translation.data import load_corpus
@@ -443,14 +451,33 @@ english_of_20 = lengths[lengths[:, 1] == 20, 0]
 assert (english_of_20.min(), english_of_20.max()) == (11, 26)
 
 # %% [markdown]
-# At random, almost half of the positions are padding. Sorting by the German side saves that side alone: among
-# the pairs whose German sentence has 20 tokens, the English one has from 11 to 26. If we sort by the longer
-# side of each pair, little padding is left on either side. The *batches* are then shuffled, so that training
-# does not go from short sentences to long ones.
+# At random, almost half of the positions are padding. Sorting by the German side helps only that side: among
+# the pairs whose German sentence has 20 tokens, the English sentence has between 11 and 26. If we sort by the
+# longer side of each pair, little padding is left on either side. The *batches* are then shuffled, so that
+# training does not go from short sentences to long ones.
 #
 # Why does the paper fix the number of *tokens*, and not the number of sentences? With about 25,000 tokens,
 # every batch needs about the same memory and trains about the same number of predictions. In the package,
-# `TokenBatches` does all this, by the longer side. In Exercise 2 you write it yourself.
+# `TokenBatches` does all this, by the longer side. In Exercise 2 you will write it yourself. Here it makes
+# batches of at most 4,096 positions a side:
+
+# %%
+from annotated.translation.data import TokenBatches, encode_corpus
+
+batches = list(TokenBatches(encode_corpus(pairs, tokenizer, tokenizer), max_tokens=4096).epoch(0))
+for name, side in (("English", "src"), ("German", "tgt")):
+    is_padding = [(getattr(batch, side) == tokenizer.pad).flatten() for batch in batches]
+    print(f"{name:7} padding in {len(batches)} batches: ≈{torch.cat(is_padding).double().mean():.0%}")
+
+# %% tags=["check"]
+for side, most in (("src", 0.16), ("tgt", 0.05)):
+    is_padding = torch.cat([(getattr(batch, side) == tokenizer.pad).flatten() for batch in batches])
+    assert 0.01 < is_padding.double().mean() < most
+    assert max(getattr(batch, side).numel() for batch in batches) <= 4096
+
+# %% [markdown]
+# Is it the same with real text? If you load `"multi30k"` instead of `"grammar"` above, and all 29,000 of its
+# captions, which are downloaded, you get ≈8% and ≈3%.
 #
 # **Remember:** put sentences of similar length together, measure a batch in tokens, and shuffle the batches.
 
@@ -460,7 +487,7 @@ assert (english_of_20.min(), english_of_20.max()) == (11, 26)
 # Now back to the first cell. Compare it with Figure 2. Can you see the mistake?
 #
 # We forgot to shift the target. The decoder *read* `Eine Katze rennt . </s>`, and it was asked for the same
-# row. At each position, the answer was the token that it was reading.
+# row. At each position, the answer was the token that the decoder was reading.
 #
 # But why is an *untrained* model right? Remember the residual stream of [06](06_the_full_model.ipynb). At
 # each position, the stream starts as the embedding of the token that is read. The one layer of this model
@@ -493,8 +520,9 @@ def leaky(target):  # the mask has slipped by one
 # not depend on its own answer, nor on anything after it.** So change one token of the target, and look at
 # which predictions change.
 #
-# Change the target *as it comes from the corpus*, before it is shifted. Otherwise you will not notice a
-# wrong shift.
+# Change the target *as it comes from the corpus*, before it is shifted. Otherwise you will not notice a wrong
+# shift. The function below changes one token after another, and compares the decoder's vectors before and
+# after.
 
 
 # %%
@@ -509,8 +537,8 @@ def depends(prepare, model, target):
     columns = []
     for s in range(target.size(1)):
         changed = target.clone()
-        changed[0, s] = tokenizer.unk
-        columns.append((states(changed) - states(target)).abs().amax(dim=-1) > 1e-4)
+        changed[0, s] = tokenizer.unk  # any other token would do
+        columns.append((states(changed) - states(target)).abs().amax(dim=-1) > 1e-4)  # (T,)
     return torch.stack(columns, dim=1)
 
 
@@ -540,7 +568,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 4. Each row is a prediction, and each column is a token of the target. Blue: the prediction
-# depends on this token. Orange: it depends on this token and must not.*
+# depends on this token. Orange: it depends on this token although it must not.*
 
 # %% tags=["check"]
 assert torch.equal(depends(honest, untrained, whole), allowed)
@@ -564,8 +592,8 @@ assert abs(losses["leaky"] - losses["honest"]) < 1.5
 for N in (1, 2, 3):
     deep = make_model(10_000, 10_000, N=N, d_model=32, d_ff=64, h=4, dropout=0.0)
     long = torch.tensor([[tokenizer.start, *tokenizer.encode("Ein Mann wirft einem Hund einen Ball.")]])
-    ahead = max(int(token - prediction) for prediction, token in depends(leaky, deep, long).nonzero())
-    print(f"{N} layers: a leak of one token shows {ahead} tokens of the future")
+    rows, columns = depends(leaky, deep, long).nonzero(as_tuple=True)  # prediction t is about token t + 1
+    print(f"layers: {N}, tokens of the future that a prediction sees: {(columns - rows).max()}")
 
 # %% tags=["check"]
 for N in (1, 2):
@@ -581,7 +609,7 @@ for N in (1, 2):
 # %% [markdown]
 # ## What you can now say
 #
-# - Byte-pair encoding joins the most frequent neighbors, so frequent words are one token and rare words are
+# - Byte-pair encoding joins the most frequent neighbors, so a frequent word is one token and a rare word is
 #   several.
 # - The target is used twice, shifted by one. With the causal mask, one pass trains all positions.
 # - Padding fills a batch up to a rectangle. It changes nothing if no position can look at it and the loss
@@ -589,19 +617,20 @@ for N in (1, 2):
 # - Sentences of similar length share a batch. Otherwise, about half of the work may be spent on padding.
 # - If a prediction changes with its own answer, the model is cheating.
 #
-# **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb): what happens after a model's own
-# mistake, which it never sees under teacher forcing.
+# **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb): what happens after a mistake of
+# the model's own. Under teacher forcing, it never sees one.
 #
 # **Next:** [08_training_recipe](08_training_recipe.ipynb), where the batches are used.
 
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (easy).** With a pencil. A batch holds two sentences, one of 3 tokens and one of 9, padding not
-# counted. The losses of its tokens are 2 each in the short sentence and 1 each in the long one. Compute the
-# loss of the batch in three ways: the sum divided by `ntokens`; the mean of the two sentences' means; the sum
-# divided by all positions of the rectangle, where padding adds 0. How much does one token count in each way,
-# as a share of the whole? What happens to the third loss if a sentence of 30 tokens joins the batch?
+# **Exercise 1 (easy).** With pencil and paper: a batch holds two sentences, one of 3 tokens and one of 9,
+# padding not counted. The losses of its tokens are 2 each in the short sentence and 1 each in the long one.
+# Compute the loss of the batch in three ways: the sum divided by `ntokens`; the mean of the two sentences'
+# means; the sum divided by all positions of the rectangle, where padding adds 0. With each method, what share
+# of the whole does one token contribute? What happens to the shares of the third method if a sentence of 30
+# tokens joins the batch?
 
 # %% tags=["solution"]
 # The sum is 3 * 2 + 9 * 1 = 15. Divided by ntokens: 15 / 12 = 1.25, and each token counts 1/12. The mean of
@@ -649,13 +678,13 @@ def test_sample_batches(sample_batches):
         assert not wrong, f"{len(wrong)} pairs do not occur exactly once; the first is pair {wrong[0]}"
         widths = [max((lengths[i] for i in batch), default=0) for batch in batches]
         sizes = [len(batch) * width for batch, width in zip(batches, widths, strict=True)]
-        assert max(sizes) <= 1000, f"a batch has {max(sizes)} positions, padding counted; 1000 are the most"
+        assert max(sizes) <= 1000, f"a batch has {max(sizes)} positions, padding counted; the limit is 1000"
         padding, filled = 1 - sum(lengths) / sum(sizes), sum(sizes) / len(sizes)
         assert padding < 0.05, f"{padding:.1%} of all positions are padding: put equal lengths together"
         assert filled > 900, f"a batch has {filled:.0f} positions on average: fill it before the next begins"
         told = "the batches come in the order of their lengths; it must be random"
         assert widths not in (sorted(widths), sorted(widths, reverse=True)), told
-    told = "two generators give the same batches: draw which pairs of one length come together"
+    told = "two seeds give the same batches: choose at random which pairs of equal length share a batch"
     assert len({frozenset(map(frozenset, batches)) for batches in drawn}) == 2, told
 
 
@@ -692,7 +721,7 @@ from annotated import subsequent_mask
 
 
 def packed_mask(texts):
-    """Number of each token's text, (rows, width), 0 for padding -> bool mask (rows, width, width)."""
+    """For each token the number of its text, 0 for padding, (rows, width) -> bool (rows, width, width)."""
     raise NotImplementedError
 
 
@@ -707,7 +736,7 @@ def test_packed_mask(packed_mask):
     x, numbers = torch.randn(1, 9, 4), torch.tensor([[1, 1, 1, 2, 2, 3, 3, 3, 0]])
     mask = packed_mask(numbers)
     shape = getattr(mask, "shape", mask)
-    assert shape == (1, 9, 9), f"for one row of 9 tokens, (1, 9, 9) is wanted, not {shape}"
+    assert shape == (1, 9, 9), f"for one row of 9 tokens, the shape must be (1, 9, 9), not {shape}"
     assert mask.dtype == torch.bool, f"a mask is bool, True where a token may look, and not {mask.dtype}"
     empty = (~mask[0].any(dim=-1)).nonzero().flatten().tolist()
     assert not empty, f"the rows {empty} of the mask are empty: their softmax is NaN"
@@ -734,7 +763,7 @@ except NotImplementedError as error:
 
 # %% tags=["solution"]
 def solution(texts):
-    """Number of each token's text, (rows, width), 0 for padding -> bool mask (rows, width, width)."""
+    """For each token the number of its text, 0 for padding, (rows, width) -> bool (rows, width, width)."""
     same_text = texts.unsqueeze(2) == texts.unsqueeze(1)
     return same_text & subsequent_mask(texts.size(1))  # padding is a text of its own: each row sees itself
 
