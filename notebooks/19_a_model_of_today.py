@@ -4,8 +4,9 @@
 # **You write a Llama in sixty lines, under the names that open models use, and you learn to say what nearly
 # every line of a newer model does.**
 #
-# Previous: [18_many_users_many_machines](18_many_users_many_machines.ipynb) · You can read this lesson right
-# after [17_since_2017](17_since_2017.ipynb)
+# Previous: [18_many_users_many_machines](18_many_users_many_machines.ipynb) · Next:
+# [20_from_text_to_answers](20_from_text_to_answers.ipynb) · You can read this lesson right after
+# [17_since_2017](17_since_2017.ipynb)
 #
 # *38 minutes to read, seconds to run.*
 #
@@ -533,8 +534,8 @@ assert before.max() > 20 * before.min()
 #
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)
 #
-# **Next:** this is the last lesson. Build the whole model again from an empty file, as
-# [00](00_start_here.ipynb) suggests, or take the project at the end of [17](17_since_2017.ipynb).
+# **Next:** how a model that continues text is made to answer, in
+# [20_from_text_to_answers](20_from_text_to_answers.ipynb).
 
 # %% [markdown]
 # ## Exercises
