@@ -1,19 +1,20 @@
 # %% [markdown]
 # # 13 · Reading attention
 #
-# **You look into a trained translator, turn its attention into a word alignment, and test two stories about
-# single heads. One of the stories fails.**
+# **You look into a trained translator, turn its attention into a word alignment, test two stories about
+# single heads, and find the one place where the gender of a word decides. Then you grow a head that you
+# understand.**
 #
 # Previous: [12_results](12_results.ipynb) · Next: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) ·
 # Attention itself: [02_attention](02_attention.ipynb)
 #
-# *27 minutes to read, half a minute to run.*
+# *45 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention, masks and heads ([02](02_attention.ipynb),
 #   [03](03_multi_head_attention.ipynb)) and how a decoder reads a known translation
 #   ([07](07_batches_and_masks.ipynb)).
-# - **After:** you can score an attention map against human judgment, test what a head does, and test whether
-#   the model uses what it looks at.
+# - **After:** you can score an attention map against human judgment, test what a head does, find the states
+#   that carry a decision by patching them, and explain an induction head.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). A number after `≈` may differ on your
 # processor. You can skip the folded cells: *Scaffolding* prepares data, and *Check* tests what the text
@@ -76,8 +77,8 @@ plt.show()
 #
 # > "As side benefit, self-attention could yield more interpretable models." (section 4)
 #
-# The picture seems to explain the translation: *Kirche* looks at *church*, and *Band* looks at *band*. But it
-# is easy to find sense in a picture. So we separate two claims (Jacovi and Goldberg, 2020) and test each:
+# *Kirche* looks at *church*, and *Band* looks at *band*. But it is easy to find sense in a picture. So we
+# separate two claims (Jacovi and Goldberg, 2020) and test each:
 #
 # - An attention map is **plausible** if it agrees with what a human would say.
 # - An attention map is **faithful** if it shows what the model really uses.
@@ -141,7 +142,7 @@ assert word_of_piece(["▁die", "▁Stra", "ßen", "bahn", "."], ["die", "Straß
 ]
 
 # %% [markdown]
-# There is one more choice, and it is easy to get wrong. At the position where the decoder has just read
+# At the position where the decoder has just read
 # *Mädchen*, it has to say *mit* next. So **each row belongs to two German tokens**. Does this row look at
 # the source of *Mädchen* or at the source of *mit*? We try both, under the names `reads` and `says`, and
 # let the alignments decide.
@@ -266,7 +267,7 @@ assert mean_of_layer_4 < error_rate(lazy) - 0.05
 # replacement, and look how much such a difference moves (the bootstrap of [10](10_translation.ipynb)):
 
 
-# %%
+# %% tags=["scaffold"]
 import random
 
 
@@ -284,6 +285,7 @@ def difference(maps_a, maps_b, draws=2000):
     return found[draws // 40], found[-draws // 40]
 
 
+# %%
 head_2 = [both["reads"][1, 1] for both in maps]
 for name, these, those in (
     ("head 2.2 minus layer 4", head_2, layer_4),
@@ -300,8 +302,7 @@ assert difference(layer_4, lazy)[1] < 0
 # The first interval includes 0, so the two maps cannot be told apart with these captions, even though the
 # interval makes no allowance for the picking. The second does not: layer 4 does better than the diagonal.
 # Head 2.2 looks at the source of the word that was just read. Chen and colleagues (2020) also found the best
-# alignments in such rows, in a larger model. So before you label the rows of a picture, find out which word
-# they belong to.
+# alignments in such rows, in a larger model.
 #
 # **Remember:** compare a map with the diagonal before you believe it. A row of a map may belong to the word
 # that was just read, or to the word that comes next.
@@ -573,14 +574,277 @@ assert sum(by_layer) < 0.5 * (all_uniform - intact)
 #
 # A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator
 # of the paper's base size further, so that it learned to switch off its own heads. Without 38 of its 48
-# encoder heads, it lost only 0.15 BLEU. Most of the remaining heads had a job that one can name, such as
-# looking at a neighboring word.
+# encoder heads, it lost only 0.15 BLEU.
 #
 # *Can quite different maps give nearly the same predictions? Yes. We moved more than half of all weight in
 # the maps, and the predictions hardly changed: [Is attention an
 # explanation?](evidence/is_attention_an_explanation.ipynb)*
 #
 # **Remember:** a map suggests what a model uses. Only an experiment that changes the model can show it.
+
+# %% [markdown]
+# ## Where does a decision live? Patch it
+#
+# An ablation says that a part matters, but not what it carries. For that, there is a sharper experiment. Take
+# two sentences that differ in one word and in one decision. *A man is sleeping* begins with *Ein*, and *A
+# woman is sleeping* begins with *Eine*. Run the model on the first one, and in the middle of the run, replace
+# a single state by the state that the second sentence has in the same place. If the answer flips, this state
+# carries the decision. This is **activation patching**. Meng and colleagues (2022) located facts in GPT with
+# a relative of it. By such experiments, Wang and colleagues (2022) found 26 heads of GPT-2 small that decide
+# who gets the drink in *When John and Mary went to the store, John gave a drink to*.
+
+# %%
+start = torch.tensor([[tokenizer.start]])
+ein, eine = (tokenizer.encode(word)[0] for word in ("Ein", "Eine"))
+
+
+def encoder_states(text):
+    """The states before the first layer and after each, (1, S, d_model) each."""
+    states = [model.src_embed(torch.tensor([translator.encode(text)]))]
+    for layer in model.encoder.layers:
+        states.append(layer(states[-1], None))
+    return states
+
+
+def leaning(memories):
+    """The log-odds of Ein against Eine as the first word, with one memory for each layer of the decoder."""
+    x = model.tgt_embed(start)
+    for layer, memory in zip(model.decoder.layers, memories, strict=True):
+        x = layer(x, memory, None, None)
+    log_probs = model.generator(x)[0, -1]
+    return (log_probs[ein] - log_probs[eine]).item()
+
+
+man, woman = (encoder_states(f"A {noun} is sleeping in the grass.") for noun in ("man", "woman"))
+print(f"man ≈{leaning([man[-1]] * 4):+.1f}, woman ≈{leaning([woman[-1]] * 4):+.1f}")
+
+# %% tags=["check"]
+assert leaning([man[-1]] * 4) > 4 > -4 > leaning([woman[-1]] * 4)
+
+# %% [markdown]
+# Positive numbers mean *Ein*, negative ones *Eine*, and the model is sure of both. We patch the embeddings,
+# and the states after each of the four layers, in each place.
+#
+# **Before you run this:** in story two, the English article looks at its noun. So perhaps the state of *A*
+# learns the gender, and the German article is read from there. Or the noun keeps it. Or it spreads over the
+# sentence. In which column of the figure will the last row be dark?
+
+
+# %% tags=["figure-patching"]
+def patched(ours, theirs):
+    """How far a single patched state moves the answer from ours (0) to theirs (1): (5, S)."""
+    here, there = leaning([ours[-1]] * 4), leaning([theirs[-1]] * 4)
+    moved = torch.zeros(5, ours[0].size(1))
+    for n, place in [(n, place) for n in range(5) for place in range(moved.size(1))]:
+        state = ours[n].clone()
+        state[:, place] = theirs[n][:, place]
+        for layer in list(model.encoder.layers)[n:]:  # run the encoder on from there
+            state = layer(state, None)
+        moved[n, place] = (leaning([state] * 4) - here) / (there - here)
+    return moved
+
+
+frames = "A {} is sleeping in the grass.", "A {} is standing in the snow."
+cases = [
+    [frame.format(noun) for noun in nouns.split()] for nouns in ("man woman", "dog cat") for frame in frames
+]
+moved = torch.stack([patched(*map(encoder_states, case)) for case in cases]).mean(dim=0)
+figure, ax = plt.subplots(figsize=(9, 3.6))
+options = {"annot": True, "fmt": ".2f", "cbar": False, "linewidths": 1, "cmap": "Blues"}
+pieces = ["A", "noun", "is", "verb", "in", "the", "noun 2", ".", "</s>"]
+rows = ["embedding", *(f"after layer {n}" for n in range(1, 5))]
+seaborn.heatmap(moved.abs(), vmin=0, vmax=1, ax=ax, xticklabels=pieces, yticklabels=rows, **options)
+ax.set(title="Share of the way from Ein to Eine that one patched state brings")
+plt.show()
+
+# %% [markdown]
+# *Figure 4. Activation patching in the encoder, mean of four pairs of sentences. 1 means that the one patched
+# state flips the article completely, and 0 that it changes nothing.*
+
+# %% tags=["check"]
+assert (moved[:, 1] > 0.95).all()
+assert moved[:, [0, *range(2, 9)]].abs().max() < 0.05
+
+# %% [markdown]
+# The gender stays at the noun, in all layers. Patching any other state changes nothing. The head that looks
+# from *A* at its noun exists, but this decision does not use it. The decoder, which at the first step has
+# read nothing but `<s>`, must fetch the gender from the noun by its cross-attention. In which layer? We give
+# the memory of the other sentence to one layer of the decoder at a time.
+
+# %%
+for case in cases[::2]:
+    ours, theirs = (encoder_states(text)[-1] for text in case)
+    here, there = leaning([ours] * 4), leaning([theirs] * 4)
+    swapped = [leaning([theirs if n == only else ours for n in range(4)]) for only in range(4)]
+    shares = [(found - here) / (there - here) for found in swapped]
+    print(
+        *(text.split()[1] for text in case), "- layers 1 to 4 bring", *(f"≈{share:.2f}" for share in shares)
+    )
+
+# %% tags=["check"]
+assert max(shares[:2]) < 0.05 < shares[2] < 0.4 < 0.6 < shares[3]
+
+# %% [markdown]
+# Layers 3 and 4, and mostly layer 4. These are the layers in which Figure 3 found the word to be said, so two
+# different experiments agree.
+#
+# Not every decision is that local. In German, the ending of an adjective depends on the gender, too. When the
+# model has written *Ein* or *Eine* and is to translate *young*, it could read the gender from the article
+# that it has written or from the English noun. Normally they agree. We let them disagree.
+
+# %% tags=["scaffold"]
+for word in ("Ein", "Eine"):
+    for noun in ("man", "woman"):
+        said = torch.tensor([[tokenizer.start, *tokenizer.encode(word)]])
+        memory_of = encoder_states(f"A young {noun} is sleeping in the grass.")[-1]
+        causal = torch.ones(1, 2, 2, dtype=torch.bool).tril()
+        next_one = model.generator(model.decode(memory_of, None, said, causal))[0, -1].exp()
+        masculine, feminine = (next_one[tokenizer.encode(form)[0]].item() for form in ("junger", "junge"))
+        print(f"{word:4} written, {noun:5} in English: junger ≈{masculine:.2f}, junge ≈{feminine:.2f}")
+
+# %% tags=["check"]
+assert feminine > 0.9 > 0.05 > masculine
+
+# %% [markdown]
+# Where they disagree, the English noun is ahead both times, but the article takes about a third of the
+# probability away from it. This decision has two sources. (All this holds for these sentences and words.)
+#
+# **Remember:** to find where a decision lives, move one state from a run that decides otherwise, and watch
+# whether the answer moves along.
+
+# %% [markdown]
+# ## A head that we understand: induction
+#
+# The best-known head with a story that survives its tests was found in language models by Olsson
+# and colleagues (2022). An **induction head** continues what it has seen before: in *[A] [B] … [A]*, it looks
+# at the token *after* the earlier *A* and predicts *B* again. It needs no knowledge of the words, so we can
+# grow it in seconds on random tokens. Each row is a random pattern of 5 to 12 tokens that repeats. Nothing in
+# the first round can be predicted, and everything after the first repeated token can.
+#
+# The model is a decoder-only Transformer with nothing but attention: no feed-forward network, two heads of
+# width 16. A folded cell below trains it for 700 updates.
+
+
+# %%
+class AttentionOnly(torch.nn.Module):
+    """Tokens (B, T) to logits (B, T, 20): attention layers and residual connections, nothing else."""
+
+    def __init__(self, layers, d_model=32):
+        super().__init__()
+        self.embed, self.place = torch.nn.Embedding(20, d_model), torch.nn.Embedding(24, d_model)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(d_model) for _ in range(layers))
+        self.qkv = torch.nn.ModuleList(torch.nn.Linear(d_model, 3 * d_model) for _ in range(layers))
+        self.out = torch.nn.ModuleList(torch.nn.Linear(d_model, d_model) for _ in range(layers))
+        self.unembed = torch.nn.Linear(d_model, 20)
+
+    def forward(self, tokens, blind=()):
+        """`blind` names heads (layer, head) that get uniform weights."""
+        T, self.maps = tokens.size(1), []
+        x, causal = self.embed(tokens) + self.place(torch.arange(T)), torch.ones(T, T).tril().bool()
+        for n, (norm, qkv, out) in enumerate(zip(self.norms, self.qkv, self.out, strict=True)):
+            q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in qkv(norm(x)).chunk(3, dim=-1))
+            weights = attention(q, k, v, causal)[1]  # (B, 2, T, T)
+            for head in (head for layer, head in blind if layer == n):
+                weights = weights.clone()
+                weights[:, head] = causal / causal.sum(dim=-1, keepdim=True)
+            self.maps.append(weights)
+            x = x + out((weights @ v).transpose(1, 2).flatten(2))
+        return self.unembed(x)
+
+
+def repeated(count):
+    """Random patterns that repeat, (count, 24), and which of the tokens after the first are repetitions."""
+    length = torch.randint(5, 13, (count, 1))
+    rows = torch.randint(20, (count, 24)).gather(1, torch.arange(24) % length)
+    return rows, torch.arange(1, 24) > length
+
+
+def losses(toy, rows, blind=()):
+    """The loss of each token but the first, (count, 23)."""
+    logits = toy(rows[:, :-1], blind).transpose(1, 2)
+    return torch.nn.functional.cross_entropy(logits, rows[:, 1:], reduction="none")
+
+
+# %% [markdown]
+# **Before you run this:** we train a model of two layers and one of one layer. Can one layer do it? Think of
+# what a key knows: in layer 1, the key of a token is made from that token and its place alone.
+
+# %% tags=["scaffold"]
+toys, curves = {}, {}
+for layers in (2, 1):
+    _ = torch.manual_seed(0)
+    toy, curve = AttentionOnly(layers), []
+    adam = torch.optim.Adam(toy.parameters(), lr=0.005, betas=(0.9, 0.98))
+    for _ in range(700):
+        rows, again = repeated(64)
+        found = losses(toy, rows)
+        adam.zero_grad()
+        found.mean().backward()
+        adam.step()
+        curve.append((found[again].mean().item(), found[~again].mean().item()))
+    toys[layers], curves[layers] = toy.requires_grad_(False), torch.tensor(curve).T
+
+# %% tags=["figure-induction", "scaffold"]
+_ = torch.manual_seed(1)
+pattern = torch.randint(20, (1, 12)).repeat(1, 2)[:, :-1]
+_ = toys[2](pattern)
+second = torch.arange(12, 23)  # the second round
+first_head = torch.stack([w.diagonal(-1).mean() for w in toys[2].maps[0][0]]).argmax().item()
+second_head = torch.stack([w[second, second - 11].mean() for w in toys[2].maps[1][0]]).argmax().item()
+figure, axes = plt.subplots(1, 3, figsize=(14, 4.4))
+for layers, color in ((2, "C0"), (1, "C1")):
+    name = {2: "two layers", 1: "one layer"}[layers]
+    axes[0].plot(curves[layers][0], color=color, label=f"repeated tokens, {name}")
+axes[0].plot(curves[2][1], color="0.7", label="first round, two layers")
+axes[0].set(xlabel="update", ylabel="loss, nats", title="The second round becomes easy", ylim=(0, 4.6))
+axes[0].legend(frameon=False, fontsize=10, loc="upper right")
+for ax, n, head, title in (
+    (axes[1], 0, first_head, "Layer 1: the token before"),
+    (axes[2], 1, second_head, "Layer 2: what came after"),
+):
+    seaborn.heatmap(toys[2].maps[n][0, head], cmap="Blues", vmin=0, vmax=1, square=True, cbar=False, ax=ax)
+    ax.axhline(12, color="C1")
+    ax.axvline(12, color="C1")
+    ax.set(title=title, xlabel="token, looked at", xticks=[], yticks=[], ylabel="token that looks")
+plt.show()
+
+# %% [markdown]
+# *Figure 5. Left: the loss in training. Middle and right: one head of each layer of the trained model on a
+# pattern of 12 tokens, read twice; the orange lines stand between the rounds. In layer 2, the tokens of the
+# second round look eleven places back: at the token after their own earlier copy.*
+
+# %%
+rows, again = repeated(500)
+for layers, toy in toys.items():
+    found = losses(toy, rows)
+    print(f"{layers} layers: first round ≈{found[~again].mean():.2f}, repeated ≈{found[again].mean():.2f}")
+without = losses(toys[2], rows, blind=[(0, first_head)])[again].mean()
+print(f"2 layers, the head in the middle of the figure blind: repeated ≈{without:.2f}")
+
+# %% tags=["check"]
+deep, shallow = (losses(toys[layers], rows)[again].mean() for layers in (2, 1))
+assert deep < 0.5 < 1.7 < shallow < 2.4
+assert without > 2.0
+_ = toys[2](pattern)
+assert toys[2].maps[1][0, second_head][second, second - 11].mean() > 0.6
+assert toys[2].maps[0][0, first_head].diagonal(-1).mean() > 0.4
+
+# %% [markdown]
+# With two layers, the loss of repeated tokens falls from 3 to almost nothing. The trick takes two heads. A
+# head of layer 1 looks at the token before, so that each state also says *what came before me*. A head of
+# layer 2 asks *before whom stood my own token?*, finds the token after the earlier copy, and predicts it. If
+# we blind the head of layer 1, the whole trick is gone, although the head of layer 2 is untouched. With one
+# layer, a key cannot know what stood before its token. Such a model can still learn that the next token is
+# one of those that the row has shown already. That is a choice among 5 to 12 tokens, or about 2 nats, and it
+# does little better.
+#
+# Olsson and colleagues found such heads in language models with up to 13 billion weights. In their trainings,
+# the heads appear at the time at which the models suddenly become better at using what stands earlier in the
+# text. For small models without feed-forward networks, their evidence is causal. For large models they call
+# it preliminary and indirect.
+#
+# **Remember:** an induction head looks at the token after an earlier copy of the current one. It needs a
+# second head, one layer below, which tells each token what stood before it.
 
 # %% [markdown]
 # ## What you can now say
@@ -591,6 +855,9 @@ assert sum(by_layer) < 0.5 * (all_uniform - intact)
 #   layers for the word that comes next. The rows of the maps change with the states.
 # - A story about a head needs sentences on which it can fail. To find out whether a map is faithful, change
 #   the weights and watch the output.
+# - Patching one state from another run shows where a decision lives. In our encoder, the gender of a noun
+#   stays at the noun, and layers 3 and 4 of the decoder fetch it.
+# - An induction head continues what it has seen before, with the help of a head one layer below.
 #
 # **Deeper:** [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb)
 #
