@@ -712,16 +712,80 @@ sentences = {
 assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1"]))
 
 # %% [markdown]
-# ## The family
+# ## Why one stack?
 #
-# You have now built a small relative of **GPT** and Llama, which keep only the paper's decoder. **BERT**
-# (Devlin et al., 2019) keeps only the encoder. It learns to fill in hidden words, and it is used to classify
-# and compare texts. **T5** (Raffel et al., 2020) keeps both stacks and treats every task as text in and text
-# out.
+# A decoder-only model can translate, too: give it the source, a separator and the target as one text. So is
+# the encoder worth having? We trained both for 300 updates on the package's German and English sentences,
+# with all of today's parts and about as many parameters, three seeds each.
+
+# %%
+translators = recorded("since_2017")["contestants"]
+for name in ("all parts", "one stack, all parts"):
+    tested = [run["loss"] for run in translators[name]]
+    millions = translators[name][0]["parameters"] / 1e6
+    shown = ", ".join(f"{loss:.2f}" for loss in tested)
+    print(f"{name:21} {millions:.2f} million parameters, {mean(tested):.2f} nats per target token ({shown})")
+
+# %% tags=["check"]
+two, one = ([run["loss"] for run in translators[name]] for name in ("all parts", "one stack, all parts"))
+assert min(one) > max(two)
+assert 0.1 < mean(one) - mean(two) < 0.2
+
+# %% [markdown]
+# Here two stacks are better by 0.14 nats; every seed with one stack is worse than every seed with two. That
+# is plausible. The encoder reads the source in *both* directions, and in one stack a source word sees only
+# the words before it. We did not try whether the difference stays in longer training.
 #
-# Your model continues a text. An assistant answers questions. To become an assistant, a language model is
-# trained further on questions with good answers, which is called *fine-tuning*. Then it is trained to give
-# the answers that people prefer (Ouyang et al., 2022).
+# Yet nearly all large models have one stack. The reasons are practical. Nearly all text in the world has no
+# source and target, and one stack learns from every token of it. A dialogue has no fixed border between what
+# is read and what is written: each answer becomes part of the next question, and one stack keeps its cache,
+# where an encoder would have to read everything again. And one kind of layer is easier to make fast and
+# large.
+#
+# Cross-attention lives on where what is read is *another kind* of thing than what is written, or is complete
+# before the writing begins. **T5** (Raffel et al., 2020) keeps both stacks and treats every task as text in
+# and text out. **Whisper** (Radford et al., 2022) has the paper's two stacks with audio in the encoder.
+# Models that draw a picture from a text let the picture look at the text by cross-attention (Rombach et al.,
+# 2022). And **BERT** (Devlin et al., 2019) keeps the encoder alone, to classify and compare texts.
+#
+# **Remember:** one stack won because it learns from any text and keeps its cache in a dialogue, not because
+# translation needs no encoder.
+
+# %% [markdown]
+# ## How much text for how large a model?
+#
+# You have a fixed number of operations to spend. Do you train a large model on little text, or a small one on
+# much? Hoffmann et al. (2022) trained more than 400 language models to find out. Their answer: both should
+# grow together, and twice the parameters want twice the tokens. Their own model has 70 billion parameters and
+# saw 1.4 trillion tokens, which is 20 for each parameter.
+#
+# **Before you run this:** was the Transformer of 2017 trained for long enough by this rule? Table 3 and
+# sections 5.1 and 5.2 have the numbers: 65 million parameters, 100,000 updates, about 25,000 target tokens in
+# each.
+
+# %%
+for name, parameters, updates in (("base", 65e6, 100_000), ("big", 213e6, 300_000)):
+    seen = updates * 25_000
+    passes = seen / (4.5e6 * 27)  # pairs, and a guess of the subwords in an English or German sentence
+    each = seen / parameters
+    print(f"{name:4} {seen / 1e9:.1f} billion target tokens, {each:.0f} per parameter, ≈{passes:.0f} passes")
+
+# %% tags=["check"]
+assert 37 < 100_000 * 25_000 / 65e6 < 39
+assert 19 < 100_000 * 25_000 / (4.5e6 * 27) < 22
+assert 55 < 300_000 * 25_000 / (4.5e6 * 27) < 65
+
+# %% [markdown]
+# By the number of tokens, yes: nearly twice as many as the rule wants, and as many source tokens besides. But
+# the text is small. The models read the same 4.5 million pairs again and again, and a token that was seen
+# before teaches less. Muennighoff et al. (2023) found that up to four passes are almost as good as new text,
+# and that with many more, the value of going on falls to nothing. So what the big model lacked was probably
+# text, and dropout and label smoothing ([08](08_training_recipe.ipynb)) are the answers to that.
+#
+# Today's models for users are trained on far more than 20 tokens for each parameter, on purpose. The rule
+# counts the cost of training alone, and a smaller model is cheaper every time that it is used.
+#
+# **Remember:** model and text should grow together. A model that many will use deserves more text than that.
 
 # %% [markdown]
 # ## What you can now say
@@ -736,7 +800,8 @@ assert len(set(sentences["temperature 0.3"])) < len(set(sentences["temperature 1
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb) · [How fast
 # could it be?](evidence/how_fast_could_it_be.ipynb)
 #
-# **Next:** how a service runs such a model for many users, and how many machines train it, in
+# **Next:** [20_from_text_to_answers](20_from_text_to_answers.ipynb) makes a model that continues text answer
+# questions. Or go on with how a service runs such a model for many users, and how many machines train it, in
 # [18_many_users_many_machines](18_many_users_many_machines.ipynb).
 
 # %% [markdown]
@@ -791,7 +856,10 @@ assert [round(solution(32, 8192, 32, kept, 128) / 1e9) for kept in (32, 8)] == [
 # **Exercise 2 (hard).** In *speculative decoding* (Leviathan et al., 2023) a small model proposes a token,
 # drawn with its probabilities $q$. The large model, whose probabilities are $p$, accepts the token or draws
 # another. Find a rule by which the final token is distributed exactly as $p$, and as many proposals as
-# possible are accepted.
+# possible are accepted. (The large model checks several proposals in one pass. That is faster where a pass
+# waits for the weights to arrive from memory, as with a single user, [15](15_going_fast.ipynb). It does not
+# pay where many users keep the processor busy already, or where the small model guesses badly: refused
+# proposals are wasted work.)
 
 
 # %% tags=["exercise"]
@@ -835,7 +903,7 @@ except NotImplementedError as error:
 def solution(p, q):
     """Two distributions (vocab,) -> each token's chance to be accepted; the distribution after a refusal."""
     missing = (p - q).clamp(min=0)  # what the small model proposes too rarely
-    return (p / q).clamp(max=1), missing / missing.sum()
+    return (p / q).clamp(max=1), missing / missing.sum().clamp(min=1e-12)  # 0 where p is q: none is refused
 
 
 test_speculate(solution)
