@@ -50,8 +50,7 @@ TEXT = ("corpus", "pair", "tokenized")
 def train(corpus: Corpus, given: Found, seed: int, out: Path) -> Translator:
     """Train one model, or go on with it, in the folder `out`."""
     settings = {name: value for name, value in given.items() if name not in TEXT}
-    notes = {name: given[name] for name in TEXT}
-    return annotated.train(corpus, out, seed=seed, resume=True, notes=notes, **settings)
+    return annotated.train(corpus, out, seed=seed, resume=True, **settings)
 
 
 def score(translator: Translator, corpus: Corpus, split: str, search: Search) -> Found:

@@ -42,8 +42,7 @@ BASES = {"1": "newest", "shipped": "shipped"}  # what all are compared with, and
 def train(model: str, settings: Found, out: Path, short: bool) -> RunFolder:
     """Go on with the training of a shipped model, in the folder `out`."""
     trained = training_settings(find_model(model))
-    notes = {name: trained[name] for name in ("corpus", "pair", "tokenized")}
-    annotated.train(text_of(trained, short), out, resume=True, init_from=model, notes=notes, **settings)
+    annotated.train(text_of(trained, short), out, resume=True, init_from=model, **settings)
     return RunFolder(out)
 
 

@@ -95,7 +95,7 @@ def text_of(trained: Mapping[str, Any], short: bool = False) -> Corpus:
         text = grammar[name.partition("_")[0]].take(range(count))
         src, tgt = ([line.lower() for line in side] for side in (text.src, text.tgt))
         splits[name] = ParallelText(src, tgt, text.lines, name)
-    return Corpus("grammar", *trained["pair"].split("-"), splits)
+    return Corpus("grammar", *trained["pair"].split("-"), splits, bool(trained.get("tokenized")))
 
 
 def recipe(name: str) -> dict[str, Any]:

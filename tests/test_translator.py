@@ -183,5 +183,5 @@ def test_a_model_put_together_by_hand_translates(translator):
 
 def test_a_copy_of_a_translator_leaves_the_other_engine_behind(translator):
     used = Translator(translator.model, translator.src_tokenizer, translator.tgt_tokenizer)
-    used._ctranslate2 = threading.Lock()  # stands for what cannot be copied
+    used.ctranslate2 = threading.Lock()  # stands for what cannot be copied
     assert deepcopy(used)("the dog") == translator("the dog")

@@ -59,7 +59,7 @@ def pairs(count=60, seed=0):
 
 
 def make_trainer(
-    out, seed=0, dtype=torch.float32, count=60, notes=None, fingerprint="", model=None, device="cpu", **more
+    out, seed=0, dtype=torch.float32, count=60, record=None, fingerprint="", model=None, device="cpu", **more
 ):
     """A trainer of a fresh model; the same arguments give the same run."""
     config = TrainingConfig(seed=seed, **{**SETTINGS, **more})
@@ -70,7 +70,7 @@ def make_trainer(
     train = TokenBatches(pairs(count), config.max_tokens, seed=seed)
     val = TokenBatches(pairs(10, seed=1), 60, shuffle=False)
     tokenizers = (words, words)
-    return Trainer(transformer, tokenizers, train, val, config, out, device, notes, fingerprint)
+    return Trainer(transformer, tokenizers, train, val, config, out, device, record, fingerprint)
 
 
 def weights(out):

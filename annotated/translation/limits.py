@@ -7,7 +7,7 @@ from typing import Literal
 from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.config import check_fields
 
-ENGINES = ("auto", "pytorch", "ctranslate2")
+ENGINES = ("pytorch", "ctranslate2")
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2
 
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict
-from importlib.util import find_spec
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from annotated.translation.interop.ctranslate2 import CTranslate2Engine
 
-MANY = 128  # sentences of a call that pay for converting a model and loading CTranslate2
 ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
 
 
@@ -50,9 +49,9 @@ class Translator:
     Args:
         tokenized: the model was trained on lower-cased, tokenized text alone, so capitals are refused.
         pair: the languages, such as "en-de", if known.
-        engine: "pytorch" searches with `beam_search`; "ctranslate2" with that library, which finds the same.
-            "auto" takes CTranslate2 for calls of at least 128 sentences where it is installed and the model
-            is the paper's, in float32 on a CPU. Calls with a prefix, and models with hooks, are ours.
+        engine: "pytorch" searches with `beam_search`; "ctranslate2" finds the same on a CPU, about twice as
+            fast, with a copy of the model as it is now: what changes it later, and hooks, do not count there.
+            Of that engine, too, calls with a prefix are ours.
         quantization: type of the matrices in CTranslate2.
         longest_source: tokens of the longest source in training, if known; longer ones are warned of.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
@@ -67,7 +66,7 @@ class Translator:
         tgt_tokenizer: Tokenizer,
         tokenized: bool = False,
         pair: str | None = None,
-        engine: str = "auto",
+        engine: str = "pytorch",
         quantization: str = "float32",
         longest_source: int | None = None,
         **limits: Any,
@@ -82,9 +81,7 @@ class Translator:
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.pair, self.engine, self.quantization = pair, engine, quantization
         self.longest_source, self.limits = longest_source, Limits(**limits).within(model.max_positions)
-        self._ctranslate2: CTranslate2Engine | None = None
-        if engine == "ctranslate2":
-            self.engine_for(1)
+        self.ctranslate2  # noqa: B018  what it lacks is said at once
 
     @classmethod
     def load(
@@ -96,11 +93,12 @@ class Translator:
         return cls(*load_model(folder, device), **{**known, **options})
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_ctranslate2": None}  # a copy converts again when it is used
+        own = vars(self).items()  # a copy converts again when it is used
+        return {name: value for name, value in own if name != "ctranslate2"}
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        pair, by = self.pair and f"{self.pair}, ", self._ctranslate2 and f" by {self._ctranslate2}"
+        pair, by = self.pair and f"{self.pair}, ", self.ctranslate2 and f" by {self.ctranslate2}"
         return f"Translator({pair or ''}{parameters:,} parameters, on {self.device}{by or ''}, {self.limits})"
 
     # ---- translations
@@ -176,7 +174,7 @@ class Translator:
         # Around all batches: the first to end must not switch dropout on again.
         bar = tqdm(total=len(sources), unit="line", disable=None if progress else True)
         with evaluating(self.model), bar:
-            engine = None if begun else self.engine_for(len(sources))
+            engine = None if begun else self.ctranslate2
             bar.set_description(f"by {engine or 'PyTorch'}")
             if engine is not None:
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
@@ -211,33 +209,14 @@ class Translator:
                 first = f"the first line {first_line + lines[0]:,}"
                 yield f"{len(lines):,} of {len(texts):,} lines, {first}: {what}"
 
-    # ---- CTranslate2
-
-    def engine_for(self, sentences: int) -> "CTranslate2Engine | None":
-        """Decide which engine searches a call of this many sentences; None is our own search."""
-        hooked = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
-        if self.engine == "pytorch" or hooked:  # hooks would not be called
+    @cached_property
+    def ctranslate2(self) -> "CTranslate2Engine | None":
+        """Get the copy of the model that CTranslate2 searches with; None where the search is ours."""
+        if self.engine == "pytorch":
             return None
-        auto = self.engine == "auto"
-        plain = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.model.parameters())
-        if auto and (sentences < MANY or not plain or find_spec("ctranslate2") is None):
-            return None
-        if self._ctranslate2 is None or not self._ctranslate2.fits(self.model):
-            from annotated.translation.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
+        from annotated.translation.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
 
-            parts = self.model, self.src_tokenizer, self.tgt_tokenizer
-            try:
-                self._ctranslate2 = CTranslate2Engine(*parts, self.quantization)
-            except ValueError:  # a variant, which it cannot compute
-                if auto:
-                    return None
-                raise
-        return self._ctranslate2
-
-    def keep_engine(self, sentences: int) -> None:
-        """Let "auto" be, from now on, the engine that it is for a call of this many sentences."""
-        if self.engine == "auto":
-            self.engine = "ctranslate2" if self.engine_for(sentences) else "pytorch"
+        return CTranslate2Engine(self.model, self.src_tokenizer, self.tgt_tokenizer, self.quantization)
 
     # ---- tokens
 

@@ -59,7 +59,7 @@ def test_flags_win_over_the_file_and_that_over_the_run(tmp_path):
         "keep": 3,
         "src": None,
         "compile": False,
-        "notes": {"author": "me"},
+        "lengths": {"source": 9},
     }
     (run / "training.json").write_text(json.dumps(settings))
     path = settings_file(tmp_path, f'[train]\nout = "{run}"\nepochs = 7\nkeep = 8\n[card]\nx = 1\n')

@@ -168,22 +168,6 @@ def test_the_best_translations_come_with_line_and_score(model, tmp_path, monkeyp
     complains(asked, capfd, "n_best")
 
 
-@pytest.mark.parametrize("name", ["a", "a.tsv"])
-@pytest.mark.parametrize(("lines", "engine"), [(200, "ctranslate2"), (20, "pytorch")])
-def test_a_file_is_searched_by_one_engine(lines, engine, name, model, tmp_path, monkeypatch):
-    pytest.importorskip("ctranslate2")
-    monkeypatch.setattr(translate, "MOST", lines - lines // 10)
-    (tmp_path / name).write_text("ein Hund\n" * lines)
-    used, search = [], Translator.search
-    monkeypatch.setattr(
-        Translator, "search", lambda self, *a, **b: used.append(self.engine) or search(self, *a, **b)
-    )
-    file = str(tmp_path / name)
-    assert main(["translate", "--model", str(model), "--device", "cpu", "--threads", "1", file]) == 0
-    assert {*used} == {engine}
-    assert len(used) > 1
-
-
 def test_another_engine_finds_the_same(model, tmp_path, capfd):
     pytest.importorskip("ctranslate2")
     (tmp_path / "a").write_text("ein Hund\nzwei\n")

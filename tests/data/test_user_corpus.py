@@ -9,7 +9,7 @@ import pytest
 from tiny_runs import CATS as PAIRS, write_cats
 
 from annotated.translation.data import Corpus, ParallelText, corpora, own_corpus, own_text
-from annotated.translation.data.corpora import check_sides, drop_faults
+from annotated.translation.data.tables import check_sides, drop_faults
 
 
 def text(*pairs, name="mine"):

@@ -111,12 +111,12 @@ def test_what_an_earlier_end_saved_is_not_averaged(average_of, one_thread, tmp_p
 
 
 def test_a_run_keeps_its_settings(tmp_path):
-    begun = {"learning_rate": 0.08, "seed": 0, "notes": {"corpus": "a"}}
+    begun = {"learning_rate": 0.08, "seed": 0, "record": {"corpus": "a"}}
     make_trainer(tmp_path, max_steps=1, **begun).fit()
     for other, says in (
         ({"learning_rate": 0.5}, "learning_rate = 0.08, not 0.5"),
         ({"seed": 1}, "seed = 0, not 1"),
-        ({"notes": {"corpus": "b"}}, "corpus = 'a', not 'b'"),
+        ({"record": {"corpus": "b"}}, "corpus = 'a', not 'b'"),
     ):
         with pytest.raises(ValueError, match=says):
             make_trainer(tmp_path, max_steps=2, **begun | other).fit(resume=True)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+from dataclasses import MISSING, fields
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -9,11 +11,13 @@ import torch
 from tiny_runs import CATS, log_of, single_thread, weights, write_cats
 
 import annotated
+from annotated.transformer.config import TransformerConfig
 from annotated.translation.cli.main import main
-from annotated.translation.data import Corpus, own_text
+from annotated.translation.data import Corpus, ParallelText, own_text
 from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import load_model
 from annotated.translation.tokenizers import PAD
+from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.train import Stopped
 from annotated.translation.training.trainer import Trainer
@@ -120,7 +124,6 @@ def test_subword_dropout_cuts_the_text_anew_in_each_epoch(tmp_path, monkeypatch)
         ({"preset": "warmup_in"}, "tiny, base, big"),
         ({"src_tokenizer": "chars", "tied_embeddings": "all"}, "two vocabularies"),
         ({"tokenizer": "words", "pair": "en-de", "tied_embeddings": "all"}, "two vocabularies"),
-        ({"notes": {"src": ["a.en"]}}, r"src must be text, not \['a.en'\]"),
     ],
 )
 def test_a_wrong_argument_leaves_nothing_in_the_way(settings, says, tmp_path):
@@ -171,15 +174,27 @@ def test_the_folder_is_found_whatever_the_working_folder_becomes(tmp_path, monke
     assert read_json(tmp_path / "here" / "training.json")["max_steps"] == 1
 
 
-def test_notes_are_kept_apart_from_settings(tmp_path):
-    """They can neither overwrite a setting nor stand in the way of the command."""
-    both = str(write_cats(tmp_path) / "both.tsv")
-    train(tmp_path / "run", both, notes={"author": "me", "epochs": 99}, max_steps=1)
-    settings = read_json(tmp_path / "run" / "training.json")
-    assert settings["notes"] == {"author": "me", "epochs": 99}
-    assert settings["epochs"] == SMALL["epochs"]
-    flags = [f"--src={both}", f"--out={tmp_path / 'run'}", "--resume", "--max-steps=2", "--device=cpu"]
-    assert main(["train", *flags]) == 0
+def test_the_command_goes_on_with_a_run_of_a_file(tmp_path):
+    train(tmp_path / "run", str(write_cats(tmp_path) / "both.tsv"), max_steps=1)
+    assert main(["train", f"--out={tmp_path / 'run'}", "--resume", "--max-steps=2", "--device=cpu"]) == 0
+
+
+def test_what_a_corpus_says_of_its_text_is_what_the_translator_reads(tmp_path):
+    text = ParallelText(*zip(*CATS, strict=True), range(len(CATS)), "train")
+    corpus = Corpus("mine", "en", "de", {"train": text}, tokenized=True)
+    translate = train(tmp_path / "run", corpus, max_steps=1)
+    for each in (translate, annotated.Translator.load(tmp_path / "run")):
+        with pytest.raises(ValueError, match="lower-cased text only"):
+            each("The Cat")
+
+
+def test_the_signature_shows_no_default_that_is_not_used(tmp_path):
+    shown = signature(annotated.train).parameters
+    for kind in (TrainingConfig, TransformerConfig):
+        for field in fields(kind):
+            assert field.default is MISSING or shown[field.name].default is None
+    train(tmp_path / "run", max_steps=1, smoothing=None, dropout=None)
+    assert read_json(tmp_path / "run" / "training.json")["smoothing"] == TrainingConfig.tiny().smoothing
 
 
 def test_a_limit_of_one_sides_subwords_is_not_the_other_sides(tmp_path):

@@ -150,7 +150,7 @@ def test_the_log_has_the_score_of_the_epochs_asked_for_and_of_the_last(metric, s
 
 
 @pytest.mark.parametrize(
-    ("notes", "cut"),
+    ("record", "cut"),
     [
         ({"pair": "en-th"}, "char"),
         ({"pair": "en-de"}, "13a"),
@@ -158,8 +158,8 @@ def test_the_log_has_the_score_of_the_epochs_asked_for_and_of_the_last(metric, s
         ({"pair": "en-de", "tokenized": True}, "none"),
     ],
 )
-def test_bleu_is_counted_as_the_text_and_its_language_ask(notes, cut, tmp_path):
-    trainer = make_trainer(tmp_path, metric="bleu", notes=notes)
+def test_bleu_is_counted_as_the_text_and_its_language_ask(record, cut, tmp_path):
+    trainer = make_trainer(tmp_path, metric="bleu", record=record)
     assert f"tok:{cut}|" in trainer.validation.metric.signature
 
 

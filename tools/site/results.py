@@ -49,7 +49,7 @@ KINDS = {"train": "training", "decode": "translating", "memory": "memory", "quan
 TOLD = (
     ("train-small", "torch.nn.Transformer", "training, d_model 256", ""),
     ("decode", "Hugging Face Marian, beam 5", "translating, beam 5", ""),
-    ("decode", "CTranslate2, beam 5", "translating, beam 5", ", which `--engine` takes"),
+    ("decode", "CTranslate2, beam 5", "translating, beam 5", ", which `--engine ctranslate2` takes"),
 )
 
 

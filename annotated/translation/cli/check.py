@@ -67,7 +67,7 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
     else:
         from annotated.translation.translator import load_pretrained
 
-        shipped = load_pretrained("multi30k-en-de", engine="pytorch")
+        shipped = load_pretrained("multi30k-en-de")
         with as_script(file):
             own, theirs, other = translate(Code.load(file, adapter), text, shipped)
         print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")

@@ -13,8 +13,8 @@ from annotated.translation.cli.flags import CORPUS
 from annotated.translation.cli.train import own_files
 from annotated.translation.cli.translate import load_translator, located, search_settings
 from annotated.translation.data import Corpus, load_corpus, own_text
-from annotated.translation.data.corpora import drop_faults
 from annotated.translation.data.pairs import languages
+from annotated.translation.data.tables import drop_faults
 from annotated.translation.devices import print_message
 from annotated.translation.evaluation import score_split
 from annotated.translation.files import check_output, json_text

@@ -153,8 +153,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     """
     values = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), path)
     if path.name == "training.json":
-        for remembered in ("notes", "lengths"):  # nobody sets them
-            values.pop(remembered, None)
+        values.pop("lengths", None)  # nobody sets them
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")

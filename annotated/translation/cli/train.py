@@ -22,7 +22,7 @@ def train(args: argparse.Namespace) -> int:
     apart = (*TEXT_SETTINGS, "command", "config", "threads", "traceback", "variants")
     settings = {name: value for name, value in vars(args).items() if name not in apart}
     try:
-        train_model(partial(training_corpus, args), notes=text_settings(args), **settings)
+        train_model(partial(training_corpus, args), **settings)
     except Stopped as stopped:
         print_message(str(stopped))
         return 130
@@ -31,12 +31,6 @@ def train(args: argparse.Namespace) -> int:
             return 2
         raise ValueError(error) from error
     return 0
-
-
-def text_settings(args: argparse.Namespace) -> dict[str, object]:
-    """Return the flags of the text as JSON, with the full paths of files."""
-    values = {name: getattr(args, name) for name in TEXT_SETTINGS}
-    return {name: str(v.absolute()) if isinstance(v, Path) else v for name, v in values.items()}
 
 
 def name_corpus(args: argparse.Namespace) -> None:

@@ -52,8 +52,7 @@ def translate(args: argparse.Namespace) -> None:
         number = 1  # of the next line, counted over all files
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
-            for first, lines, ready in stream_lines(file, name):
-                translator.keep_engine(ready)
+            for first, lines in stream_lines(file, name):
                 bar.set_description(f"by {translator.engine}")
                 with located("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
@@ -76,7 +75,6 @@ def translate_table(path: Path, column: str | None, translator: Translator, sear
     if kind != ".jsonl" and (line or kind in (".json", ".parquet")):
         writer.writerow(names)
     while group := list(islice(rows, MOST)):
-        translator.keep_engine(len(group))
         with located(f"{path}: "):
             texts = [cells[place] or "" for _, cells in group]
             found = translator.translate(texts, **search, first_line=group[0][0])
@@ -136,12 +134,11 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
     return file
 
 
-def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str], int]]:
+def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
     """Read lines as they come, in groups, each at most twice as large as the last.
 
-    Yields the number of a group's first line, its lines, and how many were there to be read with them.
-
-    So what is typed, or comes slowly, is translated line by line, and the first lines of a large file soon.
+    Yields the number of a group's first line, and its lines. So what is typed, or comes slowly, is translated
+    line by line, and the first lines of a large file soon.
     Raises ValueError naming the line that is not UTF-8.
     """
     if file.isatty():
@@ -154,8 +151,7 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str], int]]:
         whole, newline, rest = (rest + data).rpartition(b"\n")
         lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()
         while lines:
-            ready = len(lines)
             group, lines = lines[:size], lines[size:]
-            yield count + 1, list(decode_lines(group, name, after=count)), ready
+            yield count + 1, list(decode_lines(group, name, after=count))
             count += len(group)
             size = min(2 * size, MOST * threads)

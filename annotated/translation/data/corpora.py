@@ -10,6 +10,7 @@ languages; it is from Wiktionary and CC BY-SA.
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from annotated.extras import require
 from annotated.translation.data.formats import Table
 from annotated.translation.data.grammar import grammar
 from annotated.translation.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, languages
-from annotated.translation.data.tables import KNOWN, ROLES, read_pairs, table_pairs
+from annotated.translation.data.tables import check_sides, drop_faults, read_pairs, table_pairs
 from annotated.translation.data.text_files import Name, collect, read_lines, read_parallel
 from annotated.translation.files import sha256
 
@@ -90,7 +91,8 @@ def from_datasets(
         }
         if "val" not in splits:
             splits |= hold_out(splits["train"], "val")
-        return Corpus(name, *languages(pair), splits)
+        origin = {"columns": ",".join(columns)} if columns else {}
+        return Corpus(name, *languages(pair), splits, origin=origin)
 
     if cache is None:
         return read()
@@ -129,7 +131,7 @@ def multi30k(pair: str, tokenized: bool = False) -> Corpus:
         files = [f"data/task1/{form.format(side)}" for side in (src, tgt)]
         paths = [find_file(f"multi30k/{file}", f"{MULTI30K}/{file}") for file in files]
         splits[name] = read_parallel(paths[0], paths[1], name)
-    return Corpus("multi30k", src, tgt, splits)
+    return Corpus("multi30k", src, tgt, splits, tokenized)
 
 
 def sigmorphon2020(pair: str) -> Corpus:
@@ -204,18 +206,24 @@ def own_corpus(
             raise ValueError(f"{text.name} has its own splits and the pair {text.pair}; give it alone")
         return text
 
+    paths = [list_paths(given) for given in ([text] if validation is None else [text, validation])]
+    flags = ("src", "tgt"), ("val_src", "val_tgt")
+    named = chain(*(zip(each, found or (), strict=False) for each, found in zip(flags, paths, strict=False)))
+    origin = {flag: str(Path(path).absolute()) for flag, path in named}
+    if columns:
+        origin["columns"] = ",".join(map(str, columns))
+
     def read() -> Corpus:
         train = drop_faults(own_text(text, "train", columns, pair), pair, keep_equal)
         if validation is None:
-            return Corpus("own", *languages(pair), hold_out(train, "val"))
+            return Corpus("own", *languages(pair), hold_out(train, "val"), origin=origin)
         val = drop_faults(own_text(validation, "val", columns, pair), pair, keep_equal)
         check_sides(train, val)
         held_out = set(val)
         copies = [i for i, pair in enumerate(train) if pair in held_out]
         train = train.without({"also in the validation text": copies})
-        return Corpus("own", *languages(pair), {"train": train, "val": val})
+        return Corpus("own", *languages(pair), {"train": train, "val": val}, origin=origin)
 
-    paths = [list_paths(given) for given in (text, validation) if given is not None]
     if cache is None or None in paths:
         return read()
     files = [Path(path) for each in paths for path in each or ()]
@@ -265,41 +273,3 @@ def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
         if len(sides) == 2 and all(isinstance(side, str) for side in sides):
             return number, str(sides[0]), str(sides[1])
     raise ValueError(f"{name}: item {number} is {item!r}, not a pair of strings (source, target)")
-
-
-def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = False) -> ParallelText:
-    """Drop a row of column names and, unless `keep_equal`, pairs with equal sides; count them.
-
-    Raises ValueError if most pairs have equal sides, or if the columns are in the other order than `pair`.
-    """
-    where = text.where or text.name
-    header = tuple(side.casefold() for side in next(iter(text)))
-    codes = tuple(code and code.casefold() for code in languages(pair))
-    swapped = all(side in role for side, role in zip(header, ROLES[::-1], strict=True))
-    if swapped and text.lines[0] == 1:
-        raise ValueError(f"{where}: the sides are named {header[0]} and {header[1]}; give the source first")
-    if header[::-1] == codes != header:
-        raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
-    named = text.lines[0] == 1 and (header == codes or KNOWN.issuperset(header))
-    equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and not (named and i == 0)]
-    if keep_equal:
-        equal = []
-    elif 2 * len(equal) > len(text):
-        raise ValueError(
-            f"{where}: {len(equal):,} of {len(text):,} pairs have equal sides; if they should, "
-            "use --keep-equal, in Python keep_equal=True"
-        )
-    return text.without({"column names": [0] if named else [], "source and target equal": equal})
-
-
-def check_sides(train: ParallelText, val: ParallelText) -> None:
-    """Raise ValueError if source and target are swapped between `train` and `val`.
-
-    That is assumed if each side of `val` shares more than twice as many words with the other side of `train`.
-    """
-    src, tgt, val_src, val_tgt = (
-        {word for sentence in side[:100_000] for word in sentence.split()}
-        for side in (train.src, train.tgt, val.src, val.tgt)
-    )
-    if len(val_src & tgt) > 2 * len(val_src & src) and len(val_tgt & src) > 2 * len(val_tgt & tgt):
-        raise ValueError(f"source and target of {val.name} are swapped with respect to {train.name}")

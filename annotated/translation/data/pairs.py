@@ -14,7 +14,7 @@ import numpy as np
 from annotated.translation.data.packed import TEXT_TYPE, PackedRows, load_rows, save_rows
 from annotated.translation.files import cached_folder, read_json, write_json
 
-FORMAT = 4  # of what is cached: another number, whenever text is read or cut otherwise than before
+FORMAT = 5  # of what is cached: another number, whenever text is read or cut otherwise than before
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,18 @@ def shortened(sentence: str, length: int = 40) -> str:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The splits of a corpus: `corpus["train"]`, `corpus["val"]`, ..."""
+    """The splits of a corpus: `corpus["train"]`, `corpus["val"]`, ...
+
+    `tokenized` text is lower-cased, with spaces between its tokens. The `origin` has the flags of `annotated
+    train`, by name, that read the text again where `name` does not do.
+    """
 
     name: str
     src_language: str | None  # None if unknown
     tgt_language: str | None
     splits: dict[str, ParallelText]
+    tokenized: bool = False
+    origin: dict[str, str] = field(default_factory=dict)
 
     @property
     def pair(self) -> str | None:
@@ -149,7 +155,8 @@ class Corpus:
 
     def save(self, folder: Path) -> None:
         """Write the splits as text, a file a side, and what else there is to know of them."""
-        about = {name: getattr(self, name) for name in ("name", "src_language", "tgt_language")}
+        names = ("name", "src_language", "tgt_language", "tokenized", "origin")
+        about = {name: getattr(self, name) for name in names}
         splits = {}
         for split, text in self.splits.items():
             save_rows(folder, split, text.src, text.tgt, text.lines)

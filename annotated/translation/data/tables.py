@@ -168,3 +168,44 @@ def begins_with_names(rows: Sequence[Sequence[Any]], usually: bool, where: str) 
         f"{where}: the first row, {shown}, may be names or text; give --columns {shown} for names, "
         "or the numbers of the columns, such as --columns 1,2, for text"
     )
+
+
+# ---- what shows that text was not read as it was meant
+
+
+def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = False) -> ParallelText:
+    """Drop a row of column names and, unless `keep_equal`, pairs with equal sides; count them.
+
+    Raises ValueError if most pairs have equal sides, or if the columns are in the other order than `pair`.
+    """
+    where = text.where or text.name
+    header = tuple(side.casefold() for side in next(iter(text)))
+    codes = tuple(code and code.casefold() for code in languages(pair))
+    swapped = all(side in role for side, role in zip(header, ROLES[::-1], strict=True))
+    if swapped and text.lines[0] == 1:
+        raise ValueError(f"{where}: the sides are named {header[0]} and {header[1]}; give the source first")
+    if header[::-1] == codes != header:
+        raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
+    named = text.lines[0] == 1 and (header == codes or KNOWN.issuperset(header))
+    equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and not (named and i == 0)]
+    if keep_equal:
+        equal = []
+    elif 2 * len(equal) > len(text):
+        raise ValueError(
+            f"{where}: {len(equal):,} of {len(text):,} pairs have equal sides; if they should, "
+            "use --keep-equal, in Python keep_equal=True"
+        )
+    return text.without({"column names": [0] if named else [], "source and target equal": equal})
+
+
+def check_sides(train: ParallelText, val: ParallelText) -> None:
+    """Raise ValueError if source and target are swapped between `train` and `val`.
+
+    That is assumed if each side of `val` shares more than twice as many words with the other side of `train`.
+    """
+    src, tgt, val_src, val_tgt = (
+        {word for sentence in side[:100_000] for word in sentence.split()}
+        for side in (train.src, train.tgt, val.src, val.tgt)
+    )
+    if len(val_src & tgt) > 2 * len(val_src & src) and len(val_tgt & src) > 2 * len(val_tgt & tgt):
+        raise ValueError(f"source and target of {val.name} are swapped with respect to {train.name}")

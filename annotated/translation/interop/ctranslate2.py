@@ -4,14 +4,12 @@ Its own converter refuses the Marian models that we write, and begins translatio
 the embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
 """
 
-import operator
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from annotated.extras import require
 from annotated.search.beam import Hypothesis
@@ -123,8 +121,6 @@ class CTranslate2Engine:
         self.never = {self.tgt_pieces[i] for i in tgt_tokenizer.never_generated}
         self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
-        self.tensors, self.attributes = tensors_and_attributes(model)
-        self.tensors = [tensor.clone() for tensor in self.tensors]
         with TemporaryDirectory() as folder:
             copy = Path(folder) / "model"
             to_ctranslate2(copy, model, src_tokenizer, tgt_tokenizer, quantization)
@@ -138,15 +134,6 @@ class CTranslate2Engine:
     def __repr__(self) -> str:
         library = require("ctranslate2", extra="interop")
         return f"CTranslate2 {library.__version__}, {self.translator.compute_type}"
-
-    def fits(self, model: EncoderDecoder) -> bool:
-        """Tell whether each tensor and each attribute of the model is still the one that was copied."""
-        tensors, attributes = tensors_and_attributes(model)
-        return (
-            (len(tensors), len(attributes)) == (len(self.tensors), len(self.attributes))
-            and all(map(operator.is_, attributes, self.attributes))
-            and all(map(torch.equal, tensors, self.tensors))
-        )
 
     def search(
         self, sources: list[list[int]], limits: list[int], settings: Search
@@ -200,9 +187,3 @@ class CTranslate2Engine:
         best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
         known = longest < limit and len(best) == settings.n_best and best[-1].score >= least
         return best if known else None
-
-
-def tensors_and_attributes(model: EncoderDecoder) -> tuple[list[Tensor], list[Any]]:
-    """List what decides what a model computes: its tensors, and the attributes of its modules."""
-    attributes = [v for module in model.modules() for k, v in vars(module).items() if k != "training"]
-    return [tensor.detach() for tensor in (*model.parameters(), *model.buffers())], attributes

@@ -41,7 +41,7 @@ def choose(
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, Any], str]:
-    """Choose the settings that are not `given`; returns all of them, and four lines that say why."""
+    """Choose the settings that are not `given`; returns all of them, and the lines that say why."""
     sample = text.take(range(0, len(text), math.ceil(len(text) / SAMPLE)))
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
     symbols = len(set(chain.from_iterable(chain(sample.src, sample.tgt))))
@@ -69,7 +69,8 @@ def choose(
     why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {c["max_steps"]:,} updates of {batch:,} tokens: {minutes:g} minutes, of {speed:,.0f} tokens a second here
   {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate
-  dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up"""
+  dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up
+  the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
     return c, why
 
 

@@ -67,7 +67,6 @@ def new_model(
     kinds: tuple[str, str],
     vocab: int | None,
     settings: Settings,
-    tokenized: bool,
     cache: str | Path | None,
 ) -> ModelAndTokenizers:
     """Build a new model and train its tokenizers, of these kinds, on the training text.
@@ -77,7 +76,7 @@ def new_model(
     """
     if kinds != ("subwords", "subwords"):
         settings = {"tied_embeddings": "target", **settings}
-    languages = (None, None) if tokenized else (corpus.src_language, corpus.tgt_language)
+    languages = (None, None) if corpus.tokenized else (corpus.src_language, corpus.tgt_language)
     learn, make_config = partial(new_tokenizer, corpus, vocab, cache), getattr(TransformerConfig, preset)
     if make_config(1, 1, **settings).tied_embeddings != "all":
         src = learn(kinds[0], languages[0], "src")

@@ -28,7 +28,7 @@ from annotated.translation.tokenizers import (
     Tokenizer,
 )
 from annotated.translation.training.choose import choose
-from annotated.translation.training.config import PRESETS, TEXT_SETTINGS, TrainingConfig
+from annotated.translation.training.config import PRESETS, TrainingConfig
 from annotated.translation.training.distributed import broadcast, process_group, raise_on_all_ranks
 from annotated.translation.training.initial_model import (
     ModelAndTokenizers,
@@ -66,7 +66,6 @@ def train(
     extend_vocabulary: bool = False,
     resume: bool = False,
     device: str | torch.device = "auto",
-    notes: Settings | None = None,
     cache: str | Path | None = None,
     **settings: object,
 ) -> Translator:
@@ -85,7 +84,9 @@ def train(
             function that returns one.
         out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
         preset: the settings to start from: tiny, base or big, or auto, which chooses them (see `choose`). By
-            default auto for text of one's own, else tiny.
+            default auto for text of one's own, else tiny. Since auto measures how fast this machine is now,
+            another call may choose another `max_steps`, even another size. To repeat a run, give the settings
+            in its training.json: `annotated train --config` takes that file.
         minutes: time for which auto chooses settings, about; 10 by default.
         validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
@@ -99,10 +100,9 @@ def train(
         extend_vocabulary: add the tokens of the training text that the vocabularies of `init_from` lack.
         resume: go on with the run in `out`, with the same arguments; start it if there is none.
         device: auto, cpu, cuda, cuda:1, ... or mps.
-        notes: anything else to remember in training.json.
         cache: folder for the encoded text, which processes and later runs on the same text share; by default
             each process keeps it in memory.
-        settings: fields of `TrainingConfig` and `TransformerConfig`.
+        settings: fields of `TrainingConfig` and `TransformerConfig`; None leaves one to the preset.
 
     Messages and a progress bar go to standard error. PyTorch's global state (random numbers, threads, default
     dtype, gradient mode) is restored afterwards; it is the process's, so train in one thread at a time. A
@@ -149,7 +149,6 @@ def train(
         "extend_vocabulary": extend_vocabulary,
         "keep_equal": keep_equal,
         **model_settings,
-        **split_notes(notes or {}),
     }
     run, device = RunFolder(out), find_device(device)
     with process_group(device), default_torch_state(device), run.open(resume):
@@ -158,7 +157,7 @@ def train(
             text = corpus() if callable(corpus) else corpus
             text = own_corpus(text, validation, pair, bool(keep_equal), cache=cache)
         if record["preset"] == "auto":  # as the first process was asked
-            given = settings if vocab is None else {**settings, "vocab": vocab}
+            given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
             with raise_on_all_ranks():
                 if is_first() and resume and run.newest():
                     given = chosen_before(run.path) | given
@@ -169,7 +168,7 @@ def train(
             vocab = cast("int | None", chosen.pop("vocab", vocab))
             model_settings, config = split_settings("tiny", chosen)
             record |= {**model_settings, "vocab": vocab}
-        record |= {"corpus": text.name, "pair": text.pair}
+        record |= {"corpus": text.name, "pair": text.pair, "tokenized": text.tokenized, **text.origin}
         with raise_on_all_ranks():
             torch.manual_seed(config.seed)
             found = None
@@ -183,15 +182,14 @@ def train(
                     if extend_vocabulary and folder != run.newest():
                         found = extended(*found, text["train"])
                 else:
-                    found = new_model(
-                        text, base, kinds, vocab, model_settings, bool(record.get("tokenized")), cache
-                    )
+                    found = new_model(text, base, kinds, vocab, model_settings, cache)
         return train_in_group(found, text, config, run, device, record, resume, cache)
 
 
-# For completion and help in a notebook, the settings stand in the place of `**settings`.
+# For completion and help in a notebook, the settings stand in the place of `**settings`; the preset or the text
+# say what None becomes.
 SETTINGS_TAKEN = [
-    Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+    Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=field.type)
     for cls in (TrainingConfig, TransformerConfig)
     for field in fields(cls)
     if field.default is not MISSING
@@ -270,20 +268,11 @@ def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool:
 
 
 def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingConfig]:
-    """Split settings into those of the model and those of training; NumPy's numbers become Python's."""
-    plain = {name: value.item() if hasattr(value, "item") else value for name, value in settings.items()}
+    """Split what is given of the settings into model and training; NumPy's numbers become Python's."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in given.items()}
     names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
     model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
     if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
         raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
     return model_settings, getattr(TrainingConfig, preset)(**plain)
-
-
-def split_notes(notes: Settings) -> Settings:
-    """Return notes as training.json has them: the text's settings as the command has them, the rest apart."""
-    known = {name: value for name, value in notes.items() if name in TEXT_SETTINGS}
-    for name, value in known.items():
-        if not isinstance(value, str | bool | None):
-            raise ValueError(f"the note {name} must be text, not {value!r}")
-    other = {name: notes[name] for name in notes if name not in TEXT_SETTINGS}
-    return {**known, "notes": other} if other else known

@@ -55,8 +55,9 @@ class Trainer:
     Args:
         tokenizers: of source and target.
         validation: batches to validate on after each epoch.
-        notes: further settings for training.json, such as the name of the corpus.
-        fingerprint: checksum of the text. A resumed run must have the same, and the same settings and notes.
+        record: what training.json says besides `config`, such as the name of the corpus. What it tells of the
+            text (see `TrainedText`), validation goes by.
+        fingerprint: checksum of the text. A resumed run must have the same, the same settings and record.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Trainer:
         config: TrainingConfig,
         out: str | Path | RunFolder,
         device: str | torch.device = "cpu",
-        notes: dict[str, object] | None = None,
+        record: dict[str, object] | None = None,
         fingerprint: str = "",
     ):
         if validation is None:
@@ -76,11 +77,11 @@ class Trainer:
         check_has_settings(model)
         self.device = torch.device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
-        notes, self.validation = notes or {}, None
+        record, self.validation = record or {}, None
         if validation is not None:
-            self.validation = Validation(validation, tokenizers[1], TrainedText.of(notes), config.metric)
+            self.validation = Validation(validation, tokenizers[1], TrainedText.of(record), config.metric)
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
-        self.config, self.settings = config, {**notes, **dataclasses.asdict(config)}
+        self.config, self.settings = config, {**record, **dataclasses.asdict(config)}
         self.rank, self.world = rank_and_world()
         self.progress = Progress(update_batches=config.accumulate * self.world, fingerprint=fingerprint)
         betas = (config.beta_1, config.beta_2)
