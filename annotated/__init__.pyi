@@ -24,8 +24,8 @@ from .perplexity import score_tokens as score_tokens
 from .schedule import noam_scheduler as noam_scheduler, rate as rate
 from .search.beam import Hypothesis as Hypothesis, beam_search as beam_search
 from .search.cache import DecoderCache as DecoderCache, KeyValueCache as KeyValueCache
+from .search.config import length_penalty as length_penalty
 from .search.greedy import greedy_decode as greedy_decode
-from .search.penalty import length_penalty as length_penalty
 from .transformer.attention import (
     MultiHeadedAttention as MultiHeadedAttention,
     attention as attention,

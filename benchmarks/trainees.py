@@ -19,8 +19,7 @@ from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.interop import to_torch
 from annotated.translation.tokenizers import PAD
-from annotated.translation.training.precision import half_precision
-from annotated.translation.training.summed_loss import SummedLoss
+from annotated.translation.training.summed_loss import SummedLoss, half_precision
 
 OURS, TORCH, XT = "annotated", "torch.nn.Transformer", "x-transformers"  # this one with flash attention
 TORCH_OUR_LOSS, XT_AS_IT_COMES = f"{TORCH} with our loss", f"{XT} as it comes"

@@ -13,8 +13,7 @@ from annotated.transformer.model import EncoderDecoder, make_model
 from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.tokenizers import WordTokenizer
-from annotated.translation.training.precision import half_precision
-from annotated.translation.training.rdrop import rdrop_cross_entropy
+from annotated.translation.training.summed_loss import half_precision, rdrop_cross_entropy
 from annotated.translation.translator import Translator
 
 PAD = 2

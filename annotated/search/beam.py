@@ -13,8 +13,7 @@ from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.cache import DecoderCache
-from annotated.search.config import EXTRA_TOKENS, Search
-from annotated.search.penalty import Penalty
+from annotated.search.config import EXTRA_TOKENS, Penalty, Search
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.model import EncoderDecoder
 

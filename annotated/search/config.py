@@ -1,16 +1,30 @@
-"""The settings of a search: the beam and its penalty.
+"""The settings of a search: the beam and its length penalty (section 6.1).
 
 Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 """
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from annotated.search.penalty import Penalty, length_penalty
 from annotated.transformer.config import check_fields
 
 EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses
 MAX_ALPHA = 10  # a penalty of any length is then a finite number
+
+Penalty = Literal["gnmt", "power"]
+
+
+def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> float:
+    """Compute the divisor of the log-probability of `length` tokens, the end symbol counted.
+
+    "gnmt" is ((5 + length) / 6)^alpha, of Wu et al. 2016, which section 6.1 uses with alpha 0.6; "power" is
+    length^alpha, as in Hugging Face and CTranslate2.
+    """
+    if penalty not in get_args(Penalty):
+        raise ValueError(f"the penalty must be one of {', '.join(get_args(Penalty))}, not {penalty!r}")
+    base = (5 + length) / 6 if penalty == "gnmt" else length
+    return float(base**alpha)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@
     watch        a page that shows the inside of a model
     cli          the command `annotated`
     limits       how long sentences may be, and the engines that search
-    devices, threads, files
+    devices, files
 
 The paper's rooms import nothing from here.
 """

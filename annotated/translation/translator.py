@@ -15,11 +15,11 @@ from annotated.attention_maps import TranslationAttention, capture_attention
 from annotated.batches import padding_mask
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
-from annotated.search.config import Search
-from annotated.search.penalty import Penalty
+from annotated.search.config import Penalty, Search
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import batch_by_length, pad_rows
+from annotated.translation.devices import map_in_threads
 from annotated.translation.limits import ENGINES, Limits
 from annotated.translation.storage.model_folder import (
     TrainedText,
@@ -29,7 +29,6 @@ from annotated.translation.storage.model_folder import (
     shipped_model,
     training_settings,
 )
-from annotated.translation.threads import map_in_threads
 from annotated.translation.tokenizers import Tokenizer, normalize
 
 if TYPE_CHECKING:

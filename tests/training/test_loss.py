@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from torch.nn import functional as F
 
 from annotated.loss import LabelSmoothing, smoothed_cross_entropy
-from annotated.translation.training.rdrop import rdrop_cross_entropy, symmetric_divergence
+from annotated.translation.training.summed_loss import rdrop_cross_entropy, symmetric_divergence
 
 PAD, SIZE, WIDTH = 2, 9, 4
 

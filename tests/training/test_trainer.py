@@ -20,9 +20,8 @@ from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training import summed_loss as loss_module, trainer as trainer_module
 from annotated.translation.training.distributed import stop_on_interrupt
-from annotated.translation.training.rdrop import symmetric_divergence
 from annotated.translation.training.run_folder import RunFolder
-from annotated.translation.training.summed_loss import SummedLoss
+from annotated.translation.training.summed_loss import SummedLoss, symmetric_divergence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

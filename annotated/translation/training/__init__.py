@@ -3,9 +3,7 @@
     train           from sentence pairs to a translator in one call
     initial_model   the model that a run starts from
     trainer         the training loop of long runs
-    summed_loss     model and loss in one module
-    rdrop           R-Drop, which is newer than the paper
-    precision       bf16
+    summed_loss     what a run minimizes: model and loss in one module, R-Drop, bf16
     validation      scores on the validation data, and early stopping
     choose          settings for a text of one's own
     checkpoint      the position of a run; saving and resuming it; the mean of several checkpoints

@@ -37,17 +37,14 @@ from annotated.translation.storage.tensor_files import (
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import CHANGEABLE, PATHS, TrainingConfig
 from annotated.translation.training.distributed import broadcast
-from annotated.translation.training.validation import out_of_patience
+from annotated.translation.training.validation import is_better
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"
 
 
 @dataclass
 class Progress:
-    """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state.
-
-    `validation.count_score` keeps the last four, by which early stopping goes.
-    """
+    """The position of a run: all that a checkpoint must hold besides weights and the optimizer's state."""
 
     step: int = 0  # updates made
     epoch: int = 0  # the current epoch, from 0
@@ -82,8 +79,8 @@ class Progress:
 
     def finished(self, config: TrainingConfig) -> bool:
         """Return whether the run has come to its end, perhaps by early stopping."""
-        ended = self.step >= config.max_steps or self.epoch >= config.epochs
-        return ended or out_of_patience(self, config)
+        out_of_patience = self.metric == config.metric and 0 < config.patience <= self.stale
+        return self.step >= config.max_steps or self.epoch >= config.epochs or out_of_patience
 
     def validation_due(self, config: TrainingConfig) -> bool:
         """Return whether these weights end an epoch or the run, and have yet to be validated."""
@@ -114,6 +111,16 @@ class Progress:
         self.loss += loss
         self.tokens += ntokens
         self.total_tokens += ntokens
+
+    def count_score(self, score: float | None, metric: str, epoch_ends: bool) -> None:
+        """Keep the score, if there is one; at the end of an epoch, count it. Another metric begins anew."""
+        if metric != self.metric:
+            self.metric, self.best, self.stale = metric, None, 0
+        self.score = score
+        if epoch_ends and score is not None:
+            better = self.best is None or is_better(score, self.best, metric)
+            self.stale = 0 if better else self.stale + 1
+            self.best = score if better else self.best
 
 
 def write_checkpoint(

@@ -20,13 +20,14 @@ Settings = dict[str, object]
 ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 
-def check_tokenizers(folder: Path, record: Settings) -> None:
-    """Raise ValueError for tokenizers that a model to start from does not have."""
+def load_to_start_from(folder: Path, record: Settings, settings: Settings) -> ModelAndTokenizers:
+    """Load the model that a new run starts from. Raises ValueError for tokenizers that it does not have."""
     trained = training_settings(folder)
     for name in TOKENIZERS:
         if record[name] not in (None, trained.get(name)):
             message = f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect"
             raise ValueError(f"{message}; --extend-vocabulary, in Python extend_vocabulary, adds to them")
+    return load_to_go_on(folder, settings)
 
 
 def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:

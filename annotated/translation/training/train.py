@@ -33,9 +33,9 @@ from annotated.translation.training.distributed import broadcast, process_group,
 from annotated.translation.training.initial_model import (
     ModelAndTokenizers,
     Settings,
-    check_tokenizers,
     extended,
     load_to_go_on,
+    load_to_start_from,
     new_model,
 )
 from annotated.translation.training.run_folder import LOG, RunFolder
@@ -116,22 +116,10 @@ def train(
     if preset is None:
         own = init_from is None and not (isinstance(corpus, Corpus) or callable(corpus))
         preset = "auto" if own else "tiny"
-    if preset not in PRESETS:
-        raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
-    if minutes is not None and preset != "auto":
-        raise ValueError(f"minutes choose the settings of a new model, by the preset auto, not {preset}")
-    if minutes is not None and not 0 < minutes < 2**31:
-        raise ValueError(f"minutes must be above 0, not {minutes}")
-    if preset == "auto" and init_from is not None:
-        raise ValueError("the preset auto builds a new model; with init_from, give another")
-    if extend_vocabulary and init_from is None:
-        raise ValueError("extend_vocabulary has no effect without init_from")
+    kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
+    check_arguments(preset, minutes, init_from, extend_vocabulary, kinds)
     if tokenizer and src_tokenizer and tgt_tokenizer:
         raise ValueError(f"tokenizer = {tokenizer!r} has no effect: each side has its own")
-    kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
-    for kind in kinds:
-        if kind not in KINDS:
-            raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
     if keep_equal is None and not callable(corpus):
         keep_equal = keeps_equal(init_from, *kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
@@ -158,36 +146,26 @@ def train(
             text = own_corpus(text, validation, pair, bool(keep_equal), cache=cache)
         if record["preset"] == "auto":  # as the first process was asked
             given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
-            with raise_on_all_ranks():
-                if is_first() and resume and run.newest():
-                    given = chosen_before(run.path) | given
-                elif is_first():
-                    given, why = choose(text["train"], kinds, minutes or 10, given, device)
-                    print_message(why)
-            chosen = dict(broadcast(given))
+            chosen = choose_together(text, run, resume, kinds, minutes or 10, given, device)
             vocab = cast("int | None", chosen.pop("vocab", vocab))
-            model_settings, config = split_settings("tiny", chosen)
+            model_settings, config = split_settings(base, chosen)
             record |= {**model_settings, "vocab": vocab}
         record |= {"corpus": text.name, "pair": text.pair, "tokenized": text.tokenized, **text.origin}
         with raise_on_all_ranks():
             torch.manual_seed(config.seed)
             found = None
-            if is_first():
-                folder = run.newest() if resume else None
-                if folder is None and init_from is not None:
-                    folder = find_model(init_from)
-                    check_tokenizers(folder, record)
-                if folder:
-                    found = load_to_go_on(folder, model_settings)
-                    if extend_vocabulary and folder != run.newest():
-                        found = extended(*found, text["train"])
-                else:
-                    found = new_model(text, base, kinds, vocab, model_settings, cache)
+            if is_first() and resume and (newest := run.newest()):
+                found = load_to_go_on(newest, model_settings)
+            elif is_first() and init_from is not None:
+                found = load_to_start_from(find_model(init_from), record, model_settings)
+                found = extended(*found, text["train"]) if extend_vocabulary else found
+            elif is_first():
+                found = new_model(text, base, kinds, vocab, model_settings, cache)
         return train_in_group(found, text, config, run, device, record, resume, cache)
 
 
-# For completion and help in a notebook, the settings stand in the place of `**settings`; the preset or the text
-# say what None becomes.
+# For completion and help in a notebook, the settings stand in the place of `**settings`; the preset, or the
+# text, says what None becomes.
 SETTINGS_TAKEN = [
     Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=field.type)
     for cls in (TrainingConfig, TransformerConfig)
@@ -251,13 +229,51 @@ def train_in_group(
     return translator
 
 
-def chosen_before(run: Path) -> Settings:
-    """Read the settings that a run goes on with."""
-    names = {"vocab", *(field.name for kind in (TransformerConfig, TrainingConfig) for field in fields(kind))}
-    return {name: value for name, value in training_settings(run).items() if name in names}
+def choose_together(
+    text: Corpus,
+    run: RunFolder,
+    resume: bool,
+    kinds: tuple[str, str],
+    minutes: float,
+    given: Settings,
+    device: torch.device,
+) -> Settings:
+    """Choose in the first process, for all, the settings that are not given; a resumed run keeps its own."""
+    with raise_on_all_ranks():
+        if is_first() and resume and run.newest():
+            names = {"vocab", *(f.name for kind in (TransformerConfig, TrainingConfig) for f in fields(kind))}
+            before = training_settings(run.path).items()
+            given = {name: value for name, value in before if name in names} | given
+        elif is_first():
+            given, why = choose(text["train"], kinds, minutes, given, device)
+            print_message(why)
+    return dict(broadcast(given))
 
 
 # ---- the arguments
+
+
+def check_arguments(
+    preset: str,
+    minutes: float | None,
+    init_from: str | Path | None,
+    extend_vocabulary: bool,
+    kinds: tuple[str, str],
+) -> None:
+    """Raise ValueError for arguments that contradict each other, or that there are not."""
+    if preset not in PRESETS:
+        raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
+    if minutes is not None and preset != "auto":
+        raise ValueError(f"minutes choose the settings of a new model, by the preset auto, not {preset}")
+    if minutes is not None and not 0 < minutes < 2**31:
+        raise ValueError(f"minutes must be above 0, not {minutes}")
+    if preset == "auto" and init_from is not None:
+        raise ValueError("the preset auto builds a new model; with init_from, give another")
+    if extend_vocabulary and init_from is None:
+        raise ValueError("extend_vocabulary has no effect without init_from")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
 
 
 def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool:

@@ -35,10 +35,9 @@ from annotated.translation.training import distributed
 from annotated.translation.training.checkpoint import Progress, average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.distributed import all_reduce, broadcast, raise_on_all_ranks
-from annotated.translation.training.precision import half_precision
 from annotated.translation.training.run_folder import RunFolder
-from annotated.translation.training.summed_loss import SummedLoss
-from annotated.translation.training.validation import Validation, count_score, is_better
+from annotated.translation.training.summed_loss import SummedLoss, half_precision
+from annotated.translation.training.validation import Validation, is_better
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -250,7 +249,7 @@ class Trainer:
                 line += ", which does not fit the accuracy: another --metric may suit this text"
         p.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.
-        count_score(p, chosen_by, c.metric, epoch_ends=p.batches == 0)
+        p.count_score(chosen_by, c.metric, epoch_ends=p.batches == 0)
         if self.rank == 0:
             self.out.log({**found, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)

@@ -1,9 +1,8 @@
-"""Validation, which the processes of a run share, and early stopping, which goes by its scores."""
+"""Validation, which the processes of a run share."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from annotated.batches import Batch
 from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer, lacks_spaces
@@ -16,11 +15,7 @@ from annotated.translation.data.token_batches import TokenBatches
 from annotated.translation.devices import rank_and_world
 from annotated.translation.storage.model_folder import TrainedText
 from annotated.translation.tokenizers import Tokenizer
-from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.distributed import all_gather, all_reduce
-
-if TYPE_CHECKING:
-    from annotated.translation.training.checkpoint import Progress
 
 
 class Validation:
@@ -105,7 +100,7 @@ def translate_greedily(
     return hypotheses, references
 
 
-# ---- early stopping
+# ---- which score is better
 
 
 def lower_is_better(metric: str) -> bool:
@@ -116,19 +111,3 @@ def lower_is_better(metric: str) -> bool:
 def is_better(score: float, other: float, metric: str) -> bool:
     """Tell whether a score by this metric is better than another; NaN is not."""
     return score < other if lower_is_better(metric) else score > other
-
-
-def count_score(progress: "Progress", score: float | None, metric: str, epoch_ends: bool) -> None:
-    """Keep the score, if there is one; at the end of an epoch, count it. Another metric begins anew."""
-    if metric != progress.metric:
-        progress.metric, progress.best, progress.stale = metric, None, 0
-    progress.score = score
-    if epoch_ends and score is not None:
-        better = progress.best is None or is_better(score, progress.best, metric)
-        progress.stale = 0 if better else progress.stale + 1
-        progress.best = score if better else progress.best
-
-
-def out_of_patience(progress: "Progress", config: TrainingConfig) -> bool:
-    """Return whether so many scored epochs were no better; a patience of 0 never ends."""
-    return progress.metric == config.metric and 0 < config.patience <= progress.stale
