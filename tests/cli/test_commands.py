@@ -166,7 +166,7 @@ def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monk
         "annotated.translation.cli.evaluate.load_corpus", lambda *a: asked.append(a) or corpus
     )
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
-    assert asked == [("grammar", "de-en", None, None)]
+    assert asked == [("grammar", "de-en", False, None)]
     complains(["evaluate", "--model", folder, "--pair", "en-de"], capfd, "to translate de-en, not en-de")
     write_json(folder / "training.json", {"epochs": 2})  # a run begun from Python, which names no corpus
     assert main(["evaluate", "--model", str(folder), "--beam", "1"]) == 0
