@@ -432,8 +432,8 @@ alt.hconcat(*bars, title="One random query, nine random keys").add_params(expone
 # The paper says "we suspect", and rightly so: the slope is not the whole gradient. The gradient that reaches
 # a query is also multiplied by the keys, and the division makes it smaller by $\sqrt{d_k}$. We have computed
 # it for random vectors. At width 64, a typical query (the median) gets about as much gradient without the
-# division as with it, and a few queries get far more. Only in wider heads does it vanish: at width 256, a
-# typical query gets less than a tenth of it, and at 1,024 nearly nothing.
+# division as with it, and a few queries get far more. Only in wider heads does the gradient vanish: at width
+# 256, a typical query gets less than a tenth of it, and at 1,024 nearly nothing.
 
 # %% tags=["check"]
 undivided = torch.tensor([row["score"] for row in rows if row["exponent"] == 6])

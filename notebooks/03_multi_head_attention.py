@@ -329,8 +329,8 @@ class MultiHeadedAttention(nn.Module):
 # %% [markdown]
 # There are three things to notice.
 #
-# - **`attention` did not change.** It is the function from 02. The heads are one more dimension in front,
-#   like the sentences of a batch, so all heads of all sentences are computed at once.
+# - **`attention` did not change.** It is the function from lesson 02. The heads are one more dimension in
+#   front, like the sentences of a batch, so all heads of all sentences are computed at once.
 # - **The mask needs `unsqueeze(1)`**, a dimension for the heads. Without it, PyTorch mistakes sentences for
 #   heads, which is the second trap of lesson 00.
 # - **`join` undoes `split`**, in the opposite order: first `transpose`, then `flatten`.

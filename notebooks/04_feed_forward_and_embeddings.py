@@ -459,7 +459,7 @@ assert_close(mine(tokens), nn.functional.one_hot(tokens, 2000).float() @ mine.lu
 #
 # 1. English tokens to vectors, where the encoder begins;
 # 2. German tokens to vectors, where the decoder begins;
-# 3. vectors to logits, behind the decoder.
+# 3. vectors to logits, after the decoder.
 #
 # ![The row of cat goes into the encoder, the row of eine into the decoder, and the decoder's vector is
 # compared with every row of the same table; the row of Katze has the largest dot
