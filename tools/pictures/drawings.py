@@ -332,7 +332,7 @@ def cat_residual(n: Numbers) -> Sheet:
     mean, spread = n.added[1].mean().item(), n.added[1].std(correction=0).item()
     sheet = Sheet(
         388,
-        f"The vector of cat, {vector(x)}, runs past the attention, and what attention found, "
+        f"The vector of cat, {vector(x)}, bypasses the attention, and what attention found, "
         f"{vector(found)}, is added: {vector(added)}. Its mean is {printed(mean)}, its standard deviation "
         f"{printed(spread)}; normalized it is {vector(normed)}, with mean 0 and standard deviation 1.",
     )
@@ -499,7 +499,7 @@ def cat_cross(n: Numbers) -> Sheet:
 
 def cat_hidden(n: Numbers) -> Sheet:
     articles = ("eine", "ein")
-    likely = {case: [shares[n.number[word]] for word in articles] for case, shares in n.hiding.items()}
+    likely = {case: n.hiding["cat", case][[1, 0]].tolist() for case in ("nothing", *n.words)}
     told = (f"with {case} hidden {listed(articles, pair)}" for case, pair in likely.items())
     sheet = Sheet(336, f"What the decoder may look at decides the article: {'; '.join(told)}.")
     for x, (case, pair) in zip((75, 212, 348, 485), likely.items(), strict=True):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import jupytext
 
 LESSON = Path(__file__).resolve().parents[2] / "notebooks/00_start_here.py"
-FIRST, LAST = "A model small enough to print", "### The model is complete"
+FIRST, LAST = "### ▸ A model small enough to print", "### The model is complete"
 
 
 def read_numbers(lesson: Path = LESSON) -> SimpleNamespace:
