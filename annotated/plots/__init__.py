@@ -7,6 +7,7 @@ from annotated.plots.drawing import as_words
 from annotated.plots.heatmaps import plot_attention, plot_encodings, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.steps import step_through
+from annotated.plots.steps.learning import watch_learning
 
 __all__ = [
     "as_words",
@@ -20,4 +21,5 @@ __all__ = [
     "setup_notebook",
     "show_source",
     "step_through",
+    "watch_learning",
 ]

@@ -17,14 +17,17 @@ import torch
 from torch import Tensor
 
 from annotated import subsequent_mask
-from annotated.plots import step_through
+from annotated.plots import step_through, watch_learning
 from annotated.plots.steps import step_page
+from annotated.plots.steps.learning import learning_page
 from annotated.transformer.model import EncoderDecoder, make_model
 
 HERE = Path(__file__).parents[1]
 SCRIPT = HERE.parent / "annotated/plots/steps/steps.js"
 WORDS = ["<s>", "</s>", "a", "the", "cat", "dog", "runs", "sleeps", "ein", "eine", "Hund"]
+PAIRED = {"a": "ein", "the": "eine", "dog": "Hund", "cat": "cat"}
 SENTENCES = [[one, two, three] for one in WORDS[2:4] for two in WORDS[4:6] for three in WORDS[6:8]]
+PAIRS = [(sentence, [PAIRED[sentence[0]], PAIRED[sentence[1]]]) for sentence in SENTENCES]
 # The page's parts that are one module's output, by the module's name.
 MODULES = {
     "encoder": "encoder.layers.0.self_attn",
@@ -95,12 +98,15 @@ def by_pytorch(model: EncoderDecoder, state: dict) -> dict[str, Tensor]:
         read.append(token)
 
 
-def by_page(model: EncoderDecoder, states: list[dict]) -> list[dict]:
+def data_of(page: str) -> str:
+    return re.search('id="model">(.*?)</script>', page)[1]
+
+
+def by_page(page: str, states: list[dict]) -> list[dict]:
     node = shutil.which("node")
     if node is None:
         pytest.skip("no Node to run the page's script in")
-    data = re.search('id="model">(.*?)</script>', step_page(model, WORDS, SENTENCES))[1]
-    lines = "\n".join([data, *map(json.dumps, states)])
+    lines = "\n".join([data_of(page), *map(json.dumps, states)])
     command = [node, HERE / "steps.js", SCRIPT]
     found = subprocess.run(command, input=lines, capture_output=True, encoding="utf-8", check=True)
     return [json.loads(line) for line in found.stdout.splitlines()]
@@ -118,12 +124,70 @@ def random_state(seed: int) -> dict:
 
 def test_whatever_is_changed_the_page_computes_what_pytorch_does() -> None:
     model, states = small_model(), [random_state(seed) for seed in range(STATES)]
-    for state, page in zip(states, by_page(model, states), strict=True):
-        for part, expected in by_pytorch(model, state).items():
-            numbers = page[part]["output"] if part in MODULES else page[part]
-            got = torch.tensor(numbers, dtype=torch.float64)
-            assert got.shape == expected.shape, (part, state)
-            assert (got - expected).abs().max() < 1e-9, (part, state)
+    for state, numbers in zip(states, by_page(step_page(model, WORDS, SENTENCES), states), strict=True):
+        assert_equal(numbers, by_pytorch(model, state), state)
+
+
+def assert_equal(page: dict, expected: dict[str, Tensor], state: dict) -> None:
+    for part, matrix in expected.items():
+        got = torch.tensor(page[part]["output"] if part in MODULES else page[part], dtype=torch.float64)
+        assert got.shape == matrix.shape, (part, state)
+        assert (got - matrix).abs().max() < 1e-9, (part, state)
+
+
+def trained(updates: int) -> list[EncoderDecoder]:
+    """A small model before its training and after each update."""
+    models = [small_model()]
+    for _ in range(updates):
+        models.append(deepcopy(models[-1]))
+        optimizer = torch.optim.SGD(models[-1].parameters(), lr=0.3)
+        cross_entropies(models[-1]).mean().backward()
+        optimizer.step()
+    return models
+
+
+def cross_entropies(model: EncoderDecoder) -> Tensor:
+    """The loss of each token of each target, (pairs, tokens)."""
+    tokens = torch.tensor([[0, *map(WORDS.index, target), 1] for _, target in PAIRS])
+    sources = torch.tensor([[*map(WORDS.index, source)] for source, _ in PAIRS])
+    states = model(sources, tokens[:, :-1], None, subsequent_mask(3))
+    return torch.nn.functional.cross_entropy(
+        model.generator.proj(states).transpose(1, 2), tokens[:, 1:], reduction="none"
+    )
+
+
+def test_after_each_update_the_page_computes_what_pytorch_does_with_weights_of_four_decimals() -> None:
+    models = trained(6)
+    states = [random_state(seed) | {"update": seed % 7} for seed in range(28)]
+    found = by_page(learning_page(models, WORDS, PAIRS), states)
+    for model in models:
+        for parameter in model.parameters():
+            parameter.data = parameter.data.round(decimals=4)
+    for state, numbers in zip(states, found, strict=True):
+        assert_equal(numbers, by_pytorch(models[state["update"]], state), state)
+
+
+def test_the_curves_of_a_training_are_pytorchs() -> None:
+    models = trained(6)
+    data = json.loads(data_of(learning_page(models, WORDS, PAIRS)))
+    losses = [cross_entropies(model) for model in models]  # each (pairs, tokens)
+    assert data["losses"] == pytest.approx([loss.mean().item() for loss in losses])
+    for update, loss in enumerate(losses):
+        for chances, (_, target), first in zip(data["chances"][update], PAIRS, loss[:, 0], strict=True):
+            assert chances[data["firsts"].index(target[0])] == pytest.approx(
+                first.neg().exp().item(), abs=1e-4
+            )
+
+
+def test_a_sentence_is_right_where_each_of_its_words_is_the_likeliest() -> None:
+    models = trained(40)
+    data = json.loads(data_of(learning_page(models, WORDS, PAIRS)))
+    for model, right in zip(models[::8], data["right"][::8], strict=True):
+        for (source, target), told in zip(PAIRS, right, strict=True):
+            state = {"words": source, "hidden": [], "hiddenFrom": "decoder", "leftOut": []}
+            written = by_pytorch(model, state)["probabilities"].argmax(dim=-1).tolist()
+            assert told == (written == [*map(WORDS.index, target), 1])
+    assert {right for each in data["right"] for right in each} == {True, False}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +211,11 @@ def test_words_that_the_model_does_not_know_are_refused() -> None:
 
 
 def test_the_frame_needs_nothing_else() -> None:
-    shown = step_through(small_model(), WORDS, SENTENCES, language="zh").data
-    page = unescape(re.search('srcdoc="([^"]*)"', shown)[1])
-    assert page == step_page(small_model(), WORDS, SENTENCES, "zh")
-    assert not re.search("""(src|href)=["']""", page.replace(SCRIPT.read_text("utf-8"), ""))
+    models = trained(1)
+    for shown, expected in (
+        (step_through(models[0], WORDS, SENTENCES, "zh"), step_page(models[0], WORDS, SENTENCES, "zh")),
+        (watch_learning(models, WORDS, PAIRS, "zh"), learning_page(models, WORDS, PAIRS, "zh")),
+    ):
+        page = unescape(re.search('srcdoc="([^"]*)"', shown.data)[1])
+        assert page == expected
+        assert not re.search("""(src|href)=["']""", page.replace(SCRIPT.read_text("utf-8"), ""))

@@ -14,7 +14,7 @@ from annotated.transformer.model import EncoderDecoder
 if TYPE_CHECKING:
     from IPython.display import HTML
 
-__all__ = ["step_page", "step_through", "still"]
+__all__ = ["step_page", "step_through"]
 
 # What the page can draw: the paper's model, with one layer on each side.
 NEEDED = {
@@ -31,9 +31,9 @@ PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>A sentence through the Transformer, number by number</title>
+<title>A small Transformer, number by number</title>
 <body>
-<div id="steps"{language}>
+<div id="{name}"{language}>
 <noscript><p>This page computes in your browser, which needs JavaScript.</p></noscript></div>
 <script type="application/json" id="model">{model}</script>
 <script>{script}</script>
@@ -49,24 +49,21 @@ def step_page(
     language: str | None = None,
 ) -> str:
     """Return the page as HTML, the model in it; arguments and errors as in `step_through`."""
-    for name, value in NEEDED.items():
-        if getattr(model.config, name) != value:
-            raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(model.config, name)!r}")
-    if len(vocabulary) != model.config.src_vocab:
-        raise ValueError(f"the model has {model.config.src_vocab} tokens, the vocabulary {len(vocabulary)}")
-    if unknown := {word for sentence in sentences for word in sentence} - set(vocabulary):
-        raise ValueError(f"words of the sentences that the vocabulary does not have: {sorted(unknown)}")
-    data = json.dumps(_numbers(model, vocabulary, sentences), ensure_ascii=False).replace("<", "\\u003c")
-    script = resources.files(__name__).joinpath("steps.js").read_text(encoding="utf-8")
-    lang = f' data-language="{html.escape(language)}"' if language else ""
-    return PAGE.format(language=lang, model=data, script=script)
+    return page_of("steps", numbers_of(model, vocabulary, sentences), language)
 
 
-def _numbers(
+def numbers_of(
     model: EncoderDecoder, vocabulary: Sequence[str], sentences: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """What the page computes with; a vector is a matrix of one row, and there is no -0.0."""
+    """Return what a page computes with; a vector is a matrix of one row, and there is no -0.0."""
     config = model.config
+    for name, value in NEEDED.items():
+        if getattr(config, name) != value:
+            raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
+    if len(vocabulary) != config.src_vocab:
+        raise ValueError(f"the model has {config.src_vocab} tokens, the vocabulary {len(vocabulary)}")
+    if unknown := {word for sentence in sentences for word in sentence} - set(vocabulary):
+        raise ValueError(f"words of the sentences that the vocabulary does not have: {sorted(unknown)}")
     tensors = {
         name: (tensor.reshape(-1, tensor.size(-1)) + 0.0).tolist()
         for name, tensor in model.state_dict().items()
@@ -80,6 +77,25 @@ def _numbers(
         "sentences": [list(sentence) for sentence in sentences],
         "tensors": tensors,
     }
+
+
+def page_of(name: str, data: dict[str, Any], language: str | None) -> str:
+    """Return the page of that name as HTML, its data in it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    script = resources.files(__name__).joinpath("steps.js").read_text(encoding="utf-8")
+    lang = f' data-language="{html.escape(language)}"' if language else ""
+    return PAGE.format(name=name, language=lang, model=text, script=script)
+
+
+def framed(page: str, title: str, words: str, height: int) -> "HTML":
+    """Return a frame with the page in it, and the words that are left where a front end drops the frame."""
+    from IPython.display import HTML
+
+    place, style = "grid-area: 1 / 1", f"width: 100%; height: {height}px; border: 0"  # one upon the other
+    return HTML(
+        f'<div style="display: grid"><p style="{place}">{words}</p>'
+        f'<iframe style="{place}; {style}" title="{title}" srcdoc="{html.escape(page)}"></iframe></div>'
+    )
 
 
 def step_through(
@@ -104,12 +120,5 @@ def step_through(
     Raises ValueError for a model that the page cannot draw, or words that are not in the vocabulary;
     ImportError without IPython.
     """
-    from IPython.display import HTML
-
-    page = html.escape(step_page(model, vocabulary, sentences, language))
-    # One upon the other: where a front end drops the frame, the words are left.
-    place, style = "grid-area: 1 / 1", f"width: 100%; height: {height}px; border: 0"
-    return HTML(
-        f'<div style="display: grid"><p style="{place}">Run this cell: it goes through every number.</p>'
-        f'<iframe style="{place}; {style}" title="Every number" srcdoc="{page}"></iframe></div>'
-    )
+    page = step_page(model, vocabulary, sentences, language)
+    return framed(page, "Every number", "Run this cell: it goes through every number.", height)

@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { LANGUAGES, speak, texts } from "../src/steps/language.ts";
-import { formulaOf, Num, termsOf } from "../src/steps/num.ts";
+import { formulaOf, Num, reached, termsOf } from "../src/steps/num.ts";
 import { factsOf, STEPS, type View } from "../src/steps/steps.tsx";
-import { MOST, type Rows, Tiny, type TinyModel } from "../src/steps/tiny.ts";
+import { MOST, Tiny, type TinyModel } from "../src/steps/tiny.ts";
 
 afterEach(() => speak("en"));
 
@@ -47,18 +47,6 @@ const tiny = new Tiny(model());
 const changes = { words: ["a", "cat", "runs"], hidden: [2], hiddenFrom: "all" as const, leftOut: [] };
 const found = tiny.compute(changes);
 
-// Every number that can be reached from the probabilities.
-function reached(rows: Rows): Set<Num> {
-  const all = new Set<Num>();
-  const visit = (num: Num) => {
-    if (all.has(num)) return;
-    all.add(num);
-    termsOf(num).forEach(visit);
-  };
-  rows.flat().forEach(visit);
-  return all;
-}
-
 test("every number equals the formula that is written beside it", () => {
   const written = (num: Num) =>
     formulaOf(num)
@@ -69,7 +57,7 @@ test("every number equals the formula that is written beside it", () => {
       .replaceAll("−", "-")
       .replaceAll("²", "**2");
   let checked = 0;
-  for (const num of reached(found.probabilities)) {
+  for (const num of reached(found.probabilities.flat())) {
     const formula = written(num)
       .replace(/√(\d+)/g, "Math.sqrt($1)")
       .replace(/^sqrt\(/, "Math.sqrt");
@@ -86,7 +74,7 @@ test("every number equals the formula that is written beside it", () => {
 
 test("from the probabilities a way leads back to every weight", () => {
   const all = tiny.compute({ ...changes, hidden: [] });
-  const given = [...reached(all.probabilities)].filter(({ how }) => how.op === "given");
+  const given = [...reached(all.probabilities.flat())].filter(({ how }) => how.op === "given");
   assert.equal(given.length, Object.values(tiny.model.tensors).flat(2).length);
 });
 
@@ -96,7 +84,7 @@ test("a model that never ends stops", () => {
 
 test("every step has its words in each language, a place, and a first number that is made there or before", () => {
   const view: View = { tiny, of: found, row: 1, read: 0, head: 0, choose: () => {} };
-  const numbers = reached(found.probabilities);
+  const numbers = reached(found.probabilities.flat());
   for (const code of Object.keys(LANGUAGES)) {
     speak(code);
     assert.equal(texts.code, code);
@@ -114,6 +102,6 @@ test("every step has its words in each language, a place, and a first number tha
 
 test("a number names the step where it is made", () => {
   const ids = new Set<string>(STEPS.map(({ id }) => id));
-  for (const { name, how } of reached(found.probabilities))
+  for (const { name, how } of reached(found.probabilities.flat()))
     assert.ok(how.op === "given" ? name.step === "" : ids.has(name.step), `${name.part} in ${name.step}`);
 });

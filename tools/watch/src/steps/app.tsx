@@ -19,7 +19,7 @@ interface State extends Changes {
   language: string;
 }
 
-const UNCHANGED = { hidden: [], hiddenFrom: "decoder" as const, leftOut: [] };
+export const UNCHANGED = { hidden: [], hiddenFrom: "decoder" as const, leftOut: [] };
 const ATTENTIONS = {
   encoder: "encoder.layers.0.self_attn",
   decoder: "decoder.layers.0.self_attn",
@@ -84,20 +84,7 @@ export function App({ model, language, linked }: { model: TinyModel; language: s
   }, []);
 
   const stage = useRef<HTMLElement>(null);
-  const latest = useRef(go);
-  latest.current = go;
-  const at = useRef(state.step);
-  at.current = state.step;
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      const target = event.target as Element;
-      if (event.altKey || event.ctrlKey || event.metaKey || target.closest("select, .cell")) return;
-      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (by) latest.current(at.current + by);
-    };
-    addEventListener("keydown", press);
-    return () => removeEventListener("keydown", press);
-  }, []);
+  useArrows((by) => go(state.step + by));
   const finger = useSwipe((by) => go(state.step + by));
 
   const said = texts.tell[step.id];
@@ -162,7 +149,7 @@ export function App({ model, language, linked }: { model: TinyModel; language: s
           {step.draw(view)}
           <Legend />
         </section>
-        <Trace num={picked} at={step.id} go={go} pick={touch.pick} />
+        <Trace num={picked} pick={touch.pick} weight={texts.isWeight} at={step.id} go={go} />
         <TakeAway model={model} state={state} change={change} />
       </main>
     </Touched.Provider>
@@ -170,9 +157,10 @@ export function App({ model, language, linked }: { model: TinyModel; language: s
 }
 
 // How to read the drawings.
-const Legend = () => (
+const KINDS = ["stream", "query", "key", "value"] as const;
+export const Legend = ({ kinds = KINDS }: { kinds?: readonly (typeof KINDS)[number][] }) => (
   <p class="legend">
-    {(["stream", "query", "key", "value"] as const).map((kind) => (
+    {kinds.map((kind) => (
       <span key={kind}>
         <span class={`strip ${kind}`} /> {texts.kinds[kind]}
       </span>
@@ -211,7 +199,7 @@ function Way({ at, go }: { at: number; go: (step: number) => void }) {
 }
 
 // The sentence: each word a menu of those that may stand in its place.
-function Source(props: {
+export function Source(props: {
   model: TinyModel;
   words: string[];
   hidden: number[];
@@ -238,27 +226,19 @@ function Source(props: {
 }
 
 // Where the number at hand comes from, written out; each number in it leads on to where that one comes from.
-function Trace({
-  num,
-  at,
-  go,
-  pick,
-}: {
+export function Trace(props: {
   num: Num | null;
-  at: string;
-  go: (step: number) => void;
   pick: (num: Num) => void;
+  weight: string; // what is said of a weight
+  at?: string;
+  go?: (step: number) => void;
 }) {
+  const { num, pick, weight, at, go } = props;
   if (!num) return <section class="trace empty">{texts.touch}</section>;
   const { name, how } = num;
   const formula = formulaOf(num);
   const made = STEPS.findIndex(({ id }) => id === name.step);
-  const note = {
-    given: texts.isWeight,
-    wave: texts.isWave,
-    hidden: texts.isHidden,
-    nothing: texts.isNothing,
-  };
+  const note = { given: weight, wave: texts.isWave, hidden: texts.isHidden, nothing: texts.isNothing };
   return (
     <section class="trace" aria-label={texts.trace} aria-live="polite">
       <p class="name">{nameOf(num)}</p>
@@ -274,7 +254,7 @@ function Trace({
         <b>{shown(num.value)}</b>
       </p>
       {how.op in note && <p class="note">{note[how.op as keyof typeof note]}</p>}
-      {made >= 0 && name.step !== at && (
+      {go && made >= 0 && name.step !== at && (
         <Button
           class="made"
           onClick={() => {
@@ -362,7 +342,7 @@ function TakeAway({
 }
 
 // Arrows lead from a number to the nearest one in their direction.
-function walk(event: KeyboardEvent, stage: HTMLElement | null): void {
+export function walk(event: KeyboardEvent, stage: HTMLElement | null): void {
   const from = event.target as HTMLElement;
   const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
   if (!way || !stage || !from.classList.contains("cell")) return;
@@ -382,6 +362,23 @@ function walk(event: KeyboardEvent, stage: HTMLElement | null): void {
     cells[0].focus();
     cells[0].click();
   }
+}
+
+// The arrow keys turn over, unless what has the focus needs them itself.
+export function useArrows(turn: (by: number) => void): void {
+  const latest = useRef(turn);
+  latest.current = turn;
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const target = event.target as Element;
+      if (event.altKey || event.ctrlKey || event.metaKey || target.closest("select, .cell, [type=range]"))
+        return;
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (by) latest.current(by);
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
 }
 
 // A finger that moves to a side turns over.

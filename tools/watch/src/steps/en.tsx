@@ -1,5 +1,6 @@
 // All that the page says, in English. Another language is a table with the same keys.
 
+import type { Lesson } from "./learning.tsx";
 import type { Name } from "./num.ts";
 import type { Facts } from "./steps.tsx";
 
@@ -102,6 +103,44 @@ export const en = {
     logit: "logit",
     probability: "probability",
     queries: "queries",
+  },
+  learning: {
+    title: "A Transformer learns, update by update",
+    heading: "Watch it learn",
+    play: "Play",
+    pause: "Pause",
+    updates: "Updates",
+    update: (update: number) => `update ${update}`,
+    before: "before training",
+    loss: "loss",
+    first: "first word",
+    curve: (of: string, from: string, to: string) => `${of}: ${from} before training, ${to} at its end`,
+    attention: (word: string) => `where ${word} looks`,
+    vector: (word: string) => `vector of ${word} in the table`,
+    memory: "after the encoder",
+    writes: "what it writes",
+    nothing: "nothing",
+    sentences: "sentences that are right",
+    stays: "What stays so to the end",
+    moment: (update: number, what: string) => `From update ${update}: ${what}`,
+    moments: {
+      ahead: (own: string, others: string) => `“${own}” beats “${others}”`,
+      right: () => "This sentence is right",
+      all: () => "All sentences are right",
+    },
+    start: "Nothing is learned yet",
+    open: "The first word is still open",
+    end: "The end of the training",
+    weight: (began: string, next: string | null) =>
+      `A weight. It began as ${began}${next === null ? "." : `; the next update makes it ${next}.`}`,
+    told: (facts: Lesson) => (
+      <>
+        The loss is {facts.loss}: the model is as unsure as somebody who chooses among {facts.choices} equally
+        likely words. It translates {facts.source} as <b>{facts.german}</b>, and {facts.right} of the{" "}
+        {facts.many} sentences are right. In head {facts.head}, <b>{facts.word}</b> looks mostly at{" "}
+        <b>{facts.looked}</b> ({facts.share}).
+      </>
+    ),
   },
   tell: {
     words: {

@@ -89,6 +89,18 @@ export function termsOf({ how }: Num): Num[] {
   }
 }
 
+// All numbers on the ways back from some.
+export function reached(from: Num[]): Set<Num> {
+  const all = new Set<Num>();
+  const visit = (num: Num) => {
+    if (all.has(num)) return;
+    all.add(num);
+    termsOf(num).forEach(visit);
+  };
+  from.forEach(visit);
+  return all;
+}
+
 // How it is computed, written out: numbers with signs between them. Empty for one that is not computed.
 export function formulaOf({ how }: Num): (Num | string)[] {
   const joined = (parts: (Num | string)[][], sign: string) =>

@@ -636,24 +636,30 @@ export const STEPS: Step[] = [
     part: "output",
     section: "3.1",
     first: ({ of }) => of.probabilities[0][of.written[0]],
-    draw: ({ of, tiny }) => (
-      <div class="loop">
-        {of.written.map((token, i) => (
-          <div key={i} class="written">
-            <span class="line">
-              {of.target.words.slice(0, i + 1).map((word, j) => (
-                <Chip key={j} word={word} pale={j < i} />
-              ))}
-            </span>
-            <span class="to">→</span>
-            <Chip word={tiny.model.vocabulary[token]} on />
-            <Cell num={of.probabilities[i][token]} share />
-          </div>
-        ))}
-      </div>
-    ),
+    draw: (view) => <Loop {...view} />,
   },
 ];
+
+// What the decoder has read at each time that it ran, and the word that it wrote; `right` marks those that it should.
+export function Loop({ of, tiny, right }: Pick<View, "of" | "tiny"> & { right?: string[] }) {
+  return (
+    <div class="loop">
+      {of.written.map((token, i) => (
+        <div key={i} class="written">
+          <span class="line">
+            {of.target.words.slice(0, i + 1).map((word, j) => (
+              <Chip key={j} word={word} pale={j < i} />
+            ))}
+          </span>
+          <span class="to">→</span>
+          <Chip word={tiny.model.vocabulary[token]} on />
+          <Cell num={of.probabilities[i][token]} share />
+          {right && <span class="mark">{tiny.model.vocabulary[token] === (right[i] ?? "") ? "✓" : "✗"}</span>}
+        </div>
+      ))}
+    </div>
+  );
+}
 
 // A sum, its mean and standard deviation, and what normalizing makes of it.
 function normalized(of: Normed, row: number, sum: string, normed?: string): Term[] {

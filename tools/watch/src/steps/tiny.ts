@@ -102,6 +102,10 @@ export class Tiny {
     return this.matrix(TABLE);
   }
 
+  get weights(): Num[] {
+    return [...this.matrices.values()].flat(2);
+  }
+
   // What PyTorch calls weight[i][j] stands in row j and column i of the paper's matrix.
   columns(name: string): Rows {
     const weight = this.matrix(`${name}.weight`);

@@ -101,6 +101,43 @@ export const zh: Texts = {
     probability: "概率",
     queries: "查询",
   },
+  learning: {
+    title: "一个 Transformer 怎样一步步学会",
+    heading: "看它学习",
+    play: "播放",
+    pause: "暂停",
+    updates: "更新次数",
+    update: (update) => `第 ${update} 次更新后`,
+    before: "训练之前",
+    loss: "损失",
+    first: "第一个词",
+    curve: (of, from, to) => `${of}：训练之前 ${from}，训练结束时 ${to}`,
+    attention: (word) => `${word} 看哪里`,
+    vector: (word) => `${word} 在词表里的向量`,
+    memory: "编码器之后",
+    writes: "写出什么",
+    nothing: "什么也没有",
+    sentences: "译对的句子",
+    stays: "从此保持到训练结束",
+    moment: (update, what) => `从第 ${update} 次更新起：${what}`,
+    moments: {
+      ahead: (own, others) => `“${own}”胜过“${others}”`,
+      right: () => "这个句子译对了",
+      all: () => "所有句子都译对了",
+    },
+    start: "什么也没学到",
+    open: "第一个词还没有定",
+    end: "训练结束",
+    weight: (began, next) =>
+      `模型的一个权重。训练之前是 ${began}${next === null ? "。" : `，下一次更新把它变成 ${next}。`}`,
+    told: (facts) => (
+      <>
+        损失是 {facts.loss}：模型的把握，相当于在 {facts.choices} 个同样可能的词里选一个。它把 {facts.source}{" "}
+        译成 <b>{facts.german}</b>；{facts.many} 个句子里，译对了 {facts.right} 个。在第 {facts.head} 个头里，
+        <b>{facts.word}</b> 看得最多的是 <b>{facts.looked}</b>，占 {facts.share}。
+      </>
+    ),
+  },
   tell: {
     words: {
       title: "输入一个句子",
