@@ -102,8 +102,33 @@ def of_the_model(numbers: SimpleNamespace) -> dict[str, list[torch.Tensor]]:
             shown[-1][0, words],
         ],
         "cat_decoding": [right],
+        "cat_learning": of_the_training(numbers),
         "cat_loss": [right, -right.log(), -right.log().mean()],
     }
+
+
+def of_the_training(numbers: SimpleNamespace) -> list[torch.Tensor]:
+    """Loss, vector of cat and articles, at the first update after which what is told of it never fails."""
+    n, mask, found = numbers, torch.ones(1, 4, 4, dtype=torch.bool).tril(), []
+    for model in n.past:
+        encoder = model.encoder.layers[0].self_attn.linears
+        with torch.no_grad():
+            x, log_probs = (
+                model.src_embed(n.english[2:3])[0],
+                model.generator(model(n.english, n.read, None, mask)),
+            )
+            q, k = (linear(x)[:, 2:] for linear in encoder[:2])
+            memory = model.encode(n.english, None)[2, 1]
+        loss = torch.nn.functional.nll_loss(log_probs.flatten(0, 1), n.write.flatten())
+        article = log_probs[2, 0, [n.number["eine"], n.number["ein"]]].exp()
+        fails = (
+            bool(article[0] <= article[1]),
+            log_probs[2].argmax(dim=-1).tolist() != n.write[2].tolist(),
+            int((k @ q[1]).argmax()) != 0,
+        )
+        found.append((fails, [loss, memory, article]))
+    failed = [max(at for at, (fails, _) in enumerate(found) if fails[event]) for event in range(3)]
+    return [made for at in (0, *(last + 1 for last in failed), 200) for made in found[at][1]]
 
 
 def test_every_number_is_the_models(numbers: SimpleNamespace) -> None:

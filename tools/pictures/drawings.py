@@ -4,6 +4,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 
+import torch
+
+from annotated import capture_attention, greedy_decode, subsequent_mask
+
 from .signs import CELL, INK, MARK, PALE, PAPER, ROLES, ROW, SIGNS, SOFT, Sheet, printed
 
 START, END = "<s>", "</s>"
@@ -607,6 +611,78 @@ def cat_loss(n: Numbers) -> Sheet:
     sheet.line((100, 300 - 200 * mean), (530, 300 - 200 * mean))
     sheet.text(514, 286 - 200 * mean, printed(mean), SOFT)
     sheet.text(280, 350, f"({' + '.join(map(printed, losses))}) / 4 = {printed(mean)}")
+    return sheet
+
+
+# ---- the training
+
+
+def from_then_on(holds: Sequence[bool]) -> int:
+    """Return the first place from which on something holds to the end."""
+    return max((place + 1 for place, held in enumerate(holds) if not held), default=0)
+
+
+def cat_learning(n: Numbers) -> Sheet:
+    articles, likely, losses, right, looks = ("eine", "ein"), [], [], [], []
+    for model in n.past:
+        with torch.no_grad(), capture_attention(model) as attention:
+            states = model(n.english, n.read, None, subsequent_mask(4))
+            chances = model.generator(states)[2].exp()  # (4, vocabulary)
+            own = model.generator(states).gather(-1, n.write.unsqueeze(-1))
+        losses.append(-own.mean().item())
+        likely.append([chances[0, n.number[word]].item() for word in articles])
+        right.append(torch.equal(chances.argmax(dim=-1), n.write[2]))
+        looks.append(attention["encoder", 0][2, 1, 1].tolist())
+    last = len(n.past) - 1
+    moments = [
+        0,
+        from_then_on([eine > ein for eine, ein in likely]),
+        from_then_on(right),
+        from_then_on([most(n.words, weights) == "a" for weights in looks]),
+        last,
+    ]
+    columns, told = [110 + 98 * place for place in range(len(moments))], []
+    left, top, high, wide = 72, 20, 84, 480  # of the curve
+    sheet = Sheet(660, "", largest=2.0)
+    curve = [
+        (left + wide * update / last, top + high * (1 - loss / losses[0]))
+        for update, loss in enumerate(losses)
+    ]
+    sheet.line((left, top + high), (left + wide, top + high), color=PALE)
+    for update, x in zip(moments, columns, strict=True):
+        sheet.line(curve[update], (x, 128), color=PALE, width=1.2)
+    sheet.line(*curve, color=INK, width=2.4)
+    labels = {60: "loss", 140: "update", 164: "loss", 229: "cat", 249: "looks", 318: "its", 338: "vector"}
+    for y, words in (labels | {456: "first", 476: "word", 582: "writes"}).items():
+        sheet.text(8, y, words, SOFT, "start")
+    for update, x in zip(moments, columns, strict=True):
+        model = n.past[update]
+        memory = model.encode(n.cat_runs.unsqueeze(0), None)[0, 1].tolist()
+        weights = looks[update]
+        written = greedy_decode(model, n.cat_runs.unsqueeze(0), None, 7, n.number[START], n.number[END])[0]
+        written = [n.vocab[token] for token in written[1:].tolist() if n.vocab[token] != END]
+        sheet.shape("circle", cx=curve[update][0], cy=curve[update][1], r=5, fill=INK)
+        sheet.text(x, 140, str(update), bold=True)
+        sheet.text(x, 164, printed(losses[update]))
+        names = [x - 34, x, x + 34]
+        for place, word in zip(names, n.words, strict=True):
+            sheet.text(place, 196, word, SOFT)
+        sheet.fan(names, 208, (x, 270), weights, [n.words.index(most(n.words, weights))])
+        sheet.strip(x - CELL / 2, 272, memory)
+        for side, word, share in zip((-20, 20), articles, likely[update], strict=True):
+            strong = share == max(likely[update])
+            sheet.bar(x + side, 500, share, 70, strong, upright=True)
+            sheet.text(x + side, 418, printed(share), INK if strong else SOFT, bold=strong)
+            sheet.text(x + side, 516, word, INK if strong else SOFT, bold=strong)
+        for line, word in enumerate(written[:3]):
+            sheet.chip(x, 548 + 34 * line, word, strong=word == n.german_read[line + 1])
+        if len(written) > 3:
+            sheet.text(x, 644, "…")
+        told.append(
+            f"After {update} updates: loss {printed(losses[update])}, {listed(articles, likely[update])}; "
+            f"cat looks mostly at {most(n.words, weights)}, and the model writes {' '.join(written)}."
+        )
+    sheet.words = "The tiny model learns. " + " ".join(told)
     return sheet
 
 
