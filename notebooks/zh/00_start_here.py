@@ -172,6 +172,8 @@ print(len(vocab), "tokens:", *vocab)
 # 训练完以后，再把所有权重四舍五入到一位小数，这样后面的计算用计算器就能核对。打印出来的数也经过四舍五入，所以你算出的末位可能略有出入。（训练从随机的权重开始。我们试了四十种起点，留下了注意力最容易看懂的一种。）
 
 # %% tags=["scaffold"]
+import copy
+
 from annotated import make_model
 
 _ = torch.manual_seed(4)  # chosen among forty seeds, because its attention is easy to read
@@ -188,10 +190,12 @@ def tiny_losses():
     return -tiny.generator(states).gather(-1, write.unsqueeze(-1)).squeeze(-1)
 
 
+past = [copy.deepcopy(tiny)]  # the model before its training and after each update, for section 5
 for _ in range(200):
     adam.zero_grad()
     tiny_losses().mean().backward()
     adam.step()
+    past.append(copy.deepcopy(tiny))
 for weights in matrices:
     weights.data = weights.data.round(decimals=1)
 size = sum(weights.numel() for weights in matrices)
@@ -1322,6 +1326,52 @@ with torch.no_grad():
     n, m = (src[0] != tokenizer.pad).sum(), real[0].sum()
     alone = smoothed_loss(model(src[:1, :n], tgt[:1, :m], None, causal_mask(m)), tgt_y[:1, :m])
 assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes nothing
+
+# %% [markdown]
+# ### 微型模型是怎样学会的
+#
+# 微型模型也是用 Adam 训练的，只是学习率始终是 0.03，没有 dropout，也没有标签平滑。下图是它在训练之前，以及更新 17、42、115 和 200 次之后的样子：
+#
+# ![微型模型怎样学会。更新 0 次：损失 2.92，eine 0.04，ein 0.05；cat 主要看 cat，模型写出 cat cat cat cat cat cat。更新 17 次：损失 1.25，eine 0.21，ein 0.18；cat 主要看 runs，模型写出 Hund rennt。更新 42 次：损失 0.54，eine 0.37，ein 0.19；cat 主要看 runs，模型写出 eine Katze rennt。更新 115 次：损失 0.07，eine 0.88，ein 0.05；cat 主要看 a，模型写出 eine Katze rennt。更新 200 次：损失 0.02，eine 0.96，ein 0.01；cat 主要看 a，模型写出 eine Katze rennt。](../../images/cat_learning.svg)
+#
+# **图 22**　从上到下：损失；头 2 里 cat 看哪里；cat 经过编码器之后的向量；eine 和 ein 作为第一个词的概率；模型写出的词。粗体的词是对的。
+#
+# 起初，模型写的不成句子。从第 17 次更新起，*eine* 胜过 *ein*。从第 42 次更新起，*a cat runs* 译对了；从第 68 次更新起，八个句子全部译对。第二个头学得慢一些：直到第 115 次更新，*cat* 才主要看 *a*。可见模型先译对了句子，注意力后来才变成你所看到的样子。
+#
+# 下一个单元格展示全部 200 次更新。点“播放”，或者拖动滑块；点击一个数，可以看到它是由哪些数算出来的。
+#
+# **运行之前，先猜一猜**：八个句子里，模型最后学会的是哪一个？
+
+# %%
+from annotated.plots import watch_learning
+
+watch_learning(past, vocab, [*pairs[2:], *pairs[:2]])
+
+# %% tags=["check"]
+from annotated import capture_attention
+
+chances, looks = [], []
+for old in past:
+    with torch.no_grad(), capture_attention(old) as maps:
+        chances.append(old.generator(old(english, read, None, causal_mask(4))).exp())  # (8, 4, 16)
+    looks.append(maps["encoder", 0][2, 1, 1])  # of cat in head 2: (3,)
+chances = torch.stack(chances)
+right = (chances.argmax(dim=-1) == write).all(dim=-1)  # (201, 8)
+eine, ein = (chances[:, 2, 0, number[word]] for word in ("eine", "ein"))
+from_then_on = {
+    17: eine > ein,
+    42: right[:, 2],
+    68: right.all(dim=1),
+    115: torch.stack(looks).argmax(dim=-1) == 0,
+}
+for update, holds in from_then_on.items():
+    assert holds[update:].all()
+    assert not holds[update - 1]
+assert [pairs[i][0][:2] for i in (~right[67]).nonzero()] == [["the", "dog"]] * 2
+assert [f"{p:.2f}" for p in (eine[-1], probabilities[0, number["eine"]])] == ["0.96", "0.66"]
+
+# %% [markdown]
+# 最后学会的是两个含 *the dog* 的句子。训练结束之后，我们把权重舍入到一位小数，代价也看得到：*eine* 从 0.96 降到了你算过的 0.66。
 
 # %% [markdown]
 # ### 它在学习
