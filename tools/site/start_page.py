@@ -100,19 +100,18 @@ def write_watch(translator: Translator, folder: Path) -> None:
 
 
 def write_steps(root: Path, folder: Path) -> None:
-    """Write the page of every number as lesson 00 shows it, in its frame, with a way back to the site."""
+    """Write the pages of every number and of the training as lesson 00 frames them, with a way back."""
     shown = (root / "notebooks/00_start_here.ipynb").read_text(encoding="utf-8")
-    outputs = [
-        output["data"]["text/html"]
-        for cell in nbformat.reads(shown, as_version=4).cells
-        for output in cell.get("outputs", [])
-        if "id=&quot;steps&quot;" in output.get("data", {}).get("text/html", "")
-    ]
-    page = html.unescape(re.search('srcdoc="([^"]*)"', outputs[0])[1])
-    home = '<p class="home"><a href="index.html">annotated</a></p>'
-    page = page.replace("<title>", '<link rel="icon" href="_static/mark.svg">\n<title>', 1)
-    page = page.replace("<body>", f"<body>\n{home}", 1)
-    (folder / "_extra/steps.html").write_text(page, encoding="utf-8")
+    cells = nbformat.reads(shown, as_version=4).cells
+    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
+    for name in ("steps", "learning"):
+        frames = (output.get("text/html", "") for output in outputs)
+        frame = next(frame for frame in frames if f"id=&quot;{name}&quot;" in frame)
+        page = html.unescape(re.search('srcdoc="([^"]*)"', frame)[1])
+        home = '<p class="home"><a href="index.html">annotated</a></p>'
+        page = page.replace("<title>", '<link rel="icon" href="_static/mark.svg">\n<title>', 1)
+        page = page.replace("<body>", f"<body>\n{home}", 1)
+        (folder / f"_extra/{name}.html").write_text(page, encoding="utf-8")
 
 
 def listed(root: Path, found: Notebooks) -> str:
