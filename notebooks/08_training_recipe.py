@@ -403,7 +403,7 @@ assert sum(m.p == 0.1 for m in base.modules() if isinstance(m, nn.Dropout)) == 6
 # Much code applies dropout in two more places: to the attention weights and inside the feed-forward network.
 # The paper mentions the first in half a sentence about parsing (section 6.3). In the authors' code, the
 # paper's base model has a rate of 0.0 in both places, and the set of numbers that followed has 0.1
-# (`transformer_base_v1` and `v2`). Our models follow the paper: `attention_dropout` and `relu_dropout` are 0.
+# (`transformer_base_v1` and `v2`). Our models leave both at 0 (`attention_dropout` and `relu_dropout`).
 #
 # Does it help? We train on only 100 pairs of sentences, which are easy to memorize. Then we look at 100 other
 # pairs that the model has not seen. The measure is the **perplexity**, which is $\exp$ of the mean $-\log p$.
