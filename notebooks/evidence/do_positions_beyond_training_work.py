@@ -172,18 +172,19 @@ for name, (starts, length) in trainings.items():
     accuracy[name] = torch.stack([torch.stack([right(m, s).mean() for s in tested]) for m in models])
 
 # %% tags=["figure-starts"]
-fig, ax = plt.subplots(figsize=(9, 4.2))
-for (name, shares), style in zip(accuracy.items(), (":", "--", "-.", "-"), strict=True):
-    ax.plot(tested, shares.mean(dim=0), style, label=name)
-ax.set(xscale="log", xlabel="first position of the row", ylabel="share of right answers", ylim=(0, 1))
-ax.set_xticks([150, 300, 1000, 2000, 4000], ["150", "300", "1,000", "2,000", "4,000"])
-ax.minorticks_off()
-ax.legend(ncols=2, fontsize=11)
+fig, ax = plt.subplots(figsize=(9, 3.6))
+spread = (torch.arange(len(tested)) % 7 - 3) * 0.08  # up and down, so that dots do not hide each other
+for row, shares in enumerate(accuracy.values()):
+    ax.plot(shares.mean(dim=0), row + spread, "o", color="C0", alpha=0.4, markersize=6, markeredgewidth=0)
+    ax.plot(2 * [shares.mean()], [row - 0.35, row + 0.35], color="black", linewidth=2.5)
+ax.set(xlabel="share of right answers", xlim=(0, 1), ylim=(3.5, -0.5))
+ax.set_yticks(range(4), accuracy)
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Accuracy against the start, mean of two seeds. One start says nothing: each curve goes up and
-# down by 40 to 70 points, and at some starts the curves change places.*
+# *Figure 2. Each dot is one of the 100 starts, with the mean of two seeds; the black lines are the means of
+# all starts. One start says nothing: the dots of one training are spread over a third of the axis or more,
+# and those of different trainings overlap.*
 
 # %%
 for name, shares in accuracy.items():
@@ -197,6 +198,9 @@ assert 0.65 < means["32 from random starts"] < 0.92
 for between in ("128 from 0", "32 from four starts"):
     assert means["32 from 0"] + 0.05 < means[between] < means["32 from random starts"] - 0.03
 assert means["32 from four starts"] > means["128 from 0"]
+dots = {name: shares.mean(dim=0) for name, shares in accuracy.items()}
+assert min(shares.max() - shares.min() for shares in dots.values()) > 0.3
+assert dots["32 from 0"].max() > dots["32 from random starts"].min()
 
 # %% [markdown]
 # ## What it says
