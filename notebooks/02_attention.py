@@ -540,6 +540,7 @@ for name, w in ideas.items():
 # %%
 german = ["<s>", "eine", "Katze", "rennt"]
 causal = torch.ones(4, 4, dtype=torch.bool).tril()  # tril keeps the lower triangle
+# Other code writes torch.ones(4, 4).triu(diagonal=1) == 0, which is the same mask.
 show("1 where the row may look at the column", causal.int(), german, german, digits=0)
 
 # %% [markdown]
@@ -576,6 +577,7 @@ assert changed_by_last_word(causal) == ["rennt"]
 assert changed_by_last_word(ones.tril(diagonal=1)) == ["Katze", "rennt"]
 assert changed_by_last_word(ones.tril(diagonal=-1)) == []
 assert torch.equal(subsequent_mask(4)[0], causal)
+assert torch.equal(torch.ones(4, 4).triu(diagonal=1) == 0, causal)
 
 
 def last_output(x, masks):
