@@ -157,10 +157,10 @@ assert 1.115 < lengths.min() < lengths.max() < 1.125
 #
 # Here $pos$ is the word's position, and $i$ counts *pairs* of entries. Entries $2i$ and $2i + 1$ are the sine
 # and the cosine of one angle. The angle is the position times a number that belongs to the pair, its
-# **frequency** $\omega_i = 10000^{-2i/d_{model}}$. From pair to pair the exponent changes by the same amount,
-# so each frequency is the one before times the same factor, from 1 down almost to 1/10000. An angle that
-# grows steadily is like the hand of a clock: the sine says how far to the right the tip of the hand is, and
-# the cosine says how far up it is.
+# **frequency** $\omega_i = 10000^{-2i/d_{model}}$. From pair to pair the exponent changes by $-2/d_{model}$,
+# so each frequency is the one before times a constant, from 1 down almost to 1/10000. An angle that grows
+# steadily is like the hand of a clock: the sine says how far to the right the tip of the hand is, and the
+# cosine says how far up it is.
 #
 # In code, this takes four lines. We compute the angles in float64, because in float32 the fourth decimal
 # would be wrong at position 5,000.
@@ -307,8 +307,8 @@ assert compared[1_000_000][1] > compared[10_000][1]
 # because most hands hardly move. So the base decides at which distances the hands tell most. Models that read
 # long texts choose larger ones ([19](19_a_model_of_today.ipynb)).
 #
-# One thing is the same with every base: the dot product does not tell forward from backward. How can a head
-# ask for the word *before*?
+# With no base does the dot product tell forward from backward. How, then, can a head ask for the word
+# *before*?
 
 # %% [markdown]
 # ## One matrix moves every position
@@ -371,9 +371,9 @@ for first in (0, 100_000):
     assert attention(places @ back.T, places, places)[1].diagonal(-1).min() > 0.99
 
 # %% [markdown]
-# It works anywhere, because the same matrix serves every position. In a model, this matrix would be
-# part of $W^Q$. The head can tell *before* from *after* because its queries and its keys have different
-# matrices, $W^Q$ and $W^K$.
+# It works anywhere, because one matrix serves every position. In a model, this matrix would be part of $W^Q$.
+# The head can tell *before* from *after* because its queries and its keys have different matrices, $W^Q$ and
+# $W^K$.
 #
 # **Remember:** one matrix sets all clocks back by $k$ positions, so a head can learn "look $k$ words back"
 # once for all positions.

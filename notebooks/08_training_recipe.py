@@ -45,8 +45,8 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## Five bad updates
 #
-# Here is the whole training loop. It is the same for a toy and for the paper's model. For each batch, it
-# sets the learning rate, computes the loss and the gradient of every weight, and then changes the weights.
+# This is the whole training loop, for a toy and for the paper's model alike. For each batch, it sets the
+# learning rate, computes the loss and the gradient of every weight, and then changes the weights.
 
 # %%
 import torch
@@ -193,8 +193,8 @@ assert torch.allclose(first, torch.tensor([-1.0, -1.0, -1.0, 1.0]), atol=1e-3)
 # is that gradient's size. Their quotient is +1 or −1. So the gradient decides only whether a weight goes up
 # or down, and every weight takes a full step.
 #
-# Later, the steps are shorter. Gradients from different batches disagree, and they cancel each other in
-# $m$. In the extreme case, the gradients are pure noise. Here are 5,000 weights with such gradients:
+# Later, the steps are shorter. Gradients from different batches disagree, and they cancel each other in $m$.
+# In the extreme case, the gradients are pure noise. We try that with 5,000 weights:
 
 # %%
 _ = torch.manual_seed(0)
@@ -520,7 +520,7 @@ for row in wanted.tolist():
     print(" ".join(f"{probability:8.3f}" for probability in row))
 
 # %% [markdown]
-# The second row belongs to a padding position, so all its targets are 0. Here is the first row as bars:
+# The second row belongs to a padding position, so all its targets are 0. Drawn as bars, the first row is:
 
 # %% tags=["figure-smoothing", "scaffold"]
 eps = alt.param(name="eps", value=0.1, bind=alt.binding_range(min=0, max=0.8, step=0.01, name="smoothing "))
