@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 # By law: a mistake, and what tells from the law's facts whether it was made. A condition must hold; anything
 # else must equal what the code under test gave (`got`). The first that fits is named.
-Predicates = dict[str, dict[str, Callable[[SimpleNamespace], Any]]]
+Predicate = Callable[[SimpleNamespace], Any]
+Predicates = dict[str, dict[str, Predicate]]
 
 
 class Failure(Exception):  # noqa: N818 (it is a finding)
@@ -64,7 +66,7 @@ def compare(got: Tensor, wanted: Tensor, seen: str = "the output is wrong", /, *
     expect(close(got, wanted), seen, row, got=got, **facts)
 
 
-def told_by(predicate: Callable[[SimpleNamespace], Any], facts: SimpleNamespace) -> bool:
+def told_by(predicate: Predicate, facts: SimpleNamespace) -> bool:
     """Tell whether a mistake was made, by its predicate."""
     try:
         told = torch.as_tensor(predicate(facts))
@@ -72,6 +74,11 @@ def told_by(predicate: Callable[[SimpleNamespace], Any], facts: SimpleNamespace)
         return bool(told) if condition else close(torch.as_tensor(facts.got), told, 1e-3)
     except (RuntimeError, IndexError, ValueError, AttributeError, ArithmeticError):
         return False  # where these facts are not known, nobody can make this mistake
+
+
+def each(text: str, predicate: Callable[[Any, SimpleNamespace], Any], *values: Any) -> dict[str, Predicate]:
+    """Return a mistake for each value, which its text names."""
+    return {text.format(x): partial(predicate, x) for x in values}
 
 
 def mean_of(numbers: Tensor) -> float:

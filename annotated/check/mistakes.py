@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from annotated.check.comparing import Predicates, close, softmax, told_by
+from annotated.check.comparing import Predicates, close, each, softmax, told_by
 
 # The usual mistake behind what a law has seen, by a part of its words.
 SEEN = tomllib.loads(Path(__file__).with_name("seen.toml").read_text(encoding="utf-8"))
@@ -22,7 +22,8 @@ def explain(law: str, seen: str, /, **facts: Any) -> str:
     return next(exact, next(usual, ""))
 
 
-AXES = ("the queries", -2), ("dimension 1, the heads", 1), ("dimension 0, the batch", 0)
+AXES = {"the queries": -2, "dimension 1, the heads": 1, "dimension 0, the batch": 0}
+SQUASHES: dict[str, Any] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "softmax": softmax}
 ROWS = ", not over the keys (dim=-1)"
 HIDES = "(or, if True means hidden in your masks, say TRUE_HIDES = True)"
 TARGET_MASK = "the decoder gets no target mask, or a wrong one: subsequent_mask(tgt.size(1)), as in training"
@@ -36,7 +37,7 @@ MISTAKES: Predicates = {
         "the division by sqrt(d_k) is missing": lambda f: softmax(f.s) @ f.v,
         "the scores are divided by d_k, not by its root": lambda f: softmax(f.s / f.c**2) @ f.v,
         "the scores are multiplied by sqrt(d_k)": lambda f: softmax(f.s * f.c) @ f.v,
-        **{f"the softmax runs over {of}{ROWS}": lambda f, dim=dim: softmax(f.s / f.c, dim) @ f.v for of, dim in AXES},
+        **each(f"the softmax runs over {{}}{ROWS}", lambda of, f: softmax(f.s / f.c, AXES[of]) @ f.v, *AXES),
         f"the softmax runs over all scores{ROWS}": lambda f: softmax((f.s / f.c).flatten(-2)).view_as(f.s) @ f.v,
         "the softmax is missing": lambda f: f.s / f.c @ f.v,
         "log_softmax stands where softmax should": lambda f: (f.s / f.c).log_softmax(-1) @ f.v,
@@ -83,7 +84,7 @@ MISTAKES: Predicates = {
         "the heads multiply by sqrt(d_k), and must divide": lambda f: f.heads(by=1 / f.root),
         "there is one head as wide as the model: h is not used": lambda f: f.apart(split=lambda x: x, by=f.Q.size(-1) ** 0.5),
         "there is one head as wide as the model, divided by sqrt(d_k)": lambda f: f.apart(split=lambda x: x),
-        **{f"the softmax in the heads runs over {of}{ROWS}": lambda f, dim=dim: f.heads(dim=dim) for of, dim in AXES},
+        **each(f"the softmax in the heads runs over {{}}{ROWS}", lambda of, f: f.heads(dim=AXES[of]), *AXES),
         "keys and queries are swapped": lambda f: f.heads(Q=f.K, K=f.Q),
         "keys and values are swapped": lambda f: f.heads(K=f.V, V=f.K),
         "the keys are used as values": lambda f: f.heads(V=f.K),
@@ -101,7 +102,7 @@ MISTAKES: Predicates = {
         "there is no ReLU between the two linear maps, so that they are one": lambda f: f.w_2(f.inner),
         "the ReLU comes after the second linear map, not between": lambda f: f.w_2(f.inner).relu(),
         "there is a second ReLU, after the second linear map": lambda f: f.w_2(f.inner.relu()).relu(),
-        **{f"a {g.__name__} stands where the ReLU should": lambda f, g=g: f.w_2(g(f.inner)) for g in (torch.sigmoid, torch.tanh, softmax)},
+        **each("a {} stands where the ReLU should", lambda g, f: f.w_2(SQUASHES[g](f.inner)), *SQUASHES),
         "the input is added inside: the residual connection belongs outside": lambda f: f.w_2(f.inner.relu()) + f.x,
     },
     "layer norm: each vector alone": {
@@ -114,8 +115,7 @@ MISTAKES: Predicates = {
         "the mean is not subtracted": lambda f: f.x / f.x.std(-1, keepdim=True),
         "this is RMSNorm: a layer norm also subtracts the mean": lambda f: f.x / f.x.square().mean(-1, keepdim=True).sqrt(),
         "the division by the deviation is missing": lambda f: f.x - f.x.mean(-1, keepdim=True),
-        "the division is by the variance, not by its root": lambda f: (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True),
-        "the division is by the variance, and must be by its root": lambda f: (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True, correction=0),
+        "the division is by the variance, and must be by its root": lambda f: any(close(f.got, (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True, correction=n), 1e-3) for n in (0, 1)),
         "the gain does not start at 1": lambda f: close((f.got / f.normal)[0, 0], (f.got / f.normal)[0, 1], 1e-2),
     },
     "embeddings: scale": {  # of width 16, for 11 words
@@ -144,7 +144,7 @@ MISTAKES: Predicates = {
         PAIR: lambda f: f.table(f.j),
         f"{PAIR}, not 2j / d_model": lambda f: f.table(2 * f.j),
         "the angle grows with i: divide by 10000^(2i / d_model), do not multiply": lambda f: f.table(-(f.j // 2 * 2)),
-        **{f"the base is {base}: it is 10000": lambda f, base=base: f.table(base=base) for base in (1000, 100000)},
+        **each("the base is {}: it is 10000", lambda base, f: f.table(base=base), 1000, 100000),
         "the exponent is 0 in every column: // divides 2i by d_model as an integer": lambda f: f.table(0 * f.j),
         "the angle is in degrees": lambda f: f.table(unit=math.pi / 180),
         "the angle is in turns: 2 pi does not belong there": lambda f: f.table(unit=2 * math.pi),
@@ -244,7 +244,7 @@ MISTAKES: Predicates = {
         "max stands where min should": lambda f: f.rate(least=torch.maximum),
         "the factor d_model^-0.5 is missing": lambda f: f.rate(of_d=0),
         "the sign of d_model's exponent is lost: it is -0.5": lambda f: f.rate(of_d=0.5),
-        **{f"warm-up has the exponent {x}: it is -1.5": lambda f, x=x: f.rate(of_w=x) for x in (-0.5, -1)},
+        **each("warm-up has the exponent {}: it is -1.5", lambda x, f: f.rate(of_w=x), -0.5, -1),
         "there is no warm-up: min with step * warmup^-1.5 is missing": lambda f: f.rate(least=lambda falls, rises: falls),
         "warm-up has a positive exponent: it is -1.5": lambda f: f.rate(of_w=1.5),
         "it never falls again: min with step^-0.5 is missing": lambda f: f.rate(least=lambda falls, rises: rises),
@@ -291,7 +291,7 @@ MISTAKES: Predicates = {
         "the brevity penalty is hypothesis / reference: it is exp(1 - reference / hypothesis)": lambda f: f.mean(f.p) / max(1, f.r),
         "precisions are averaged: take their geometric mean": lambda f: f.p.mean() * f.penalty,
         "sentences' scores are averaged: add up the counts of the corpus first": lambda f: sum(f.each) / len(f.each),
-        **{f"only n-grams up to {n} count: it is up to 4": lambda f, n=n: f.mean(f.p[:n]) * f.penalty for n in (1, 2, 3)},
+        **each("only n-grams up to {} count: it is up to 4", lambda n, f: f.mean(f.p[:n]) * f.penalty, 1, 2, 3),
         "words are compared in lower case: capitals count": lambda f: f.lower,
         "1 is added to every count: the corpus's counts are taken as they are": lambda f: f.mean(f.one_more) * f.penalty,
         "1 is added to the counts of pairs and longer: the corpus's counts are taken as they are": lambda f: f.mean(f.one_more_above) * f.penalty,

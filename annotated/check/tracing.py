@@ -22,10 +22,10 @@ from annotated.check.mistakes import explain
 
 @dataclass
 class Call:
-    """One call of a module: copies of its tensors, for code may change them in place."""
+    """A call of a module, a softmax or dropout: copies of its tensors, for code may change them in place."""
 
-    module: nn.Module
-    inputs: list[Tensor]
+    module: nn.Module  # of a softmax or dropout, whatever runs it: nothing
+    inputs: list[Tensor]  # of a softmax, the weights that it gives
     begin: int  # when it began and ended, among all that was recorded
     end: int = -1
     output: Any = None
@@ -34,20 +34,12 @@ class Call:
     def x(self) -> Any:
         return next(iter(self.inputs), None)
 
-    def __contains__(self, other: "Call | Spot") -> bool:
+    def __contains__(self, other: "Call") -> bool:
         return self.begin < other.begin and other.end < self.end
 
 
-@dataclass
-class Spot:
-    """A tensor somewhere in a run: weights that a softmax gave, or what dropout acts on."""
-
-    x: Tensor
-    begin: int
-    end: int
-
-
 Calls = Sequence[Call]
+NOTHING = nn.Identity()
 
 
 @dataclass
@@ -55,16 +47,16 @@ class Trace:
     """What ran, in order: calls of modules as they ended, softmaxes, dropouts."""
 
     calls: list[Call] = field(default_factory=list)
-    weights: list[Spot] = field(default_factory=list)
-    dropouts: list[Spot] = field(default_factory=list)
+    weights: list[Call] = field(default_factory=list)
+    dropouts: list[Call] = field(default_factory=list)
     time: int = 0
 
     def now(self) -> int:
         self.time += 1
         return self.time
 
-    def spot(self, x: Tensor) -> Spot:
-        return Spot(x.detach().clone(), now := self.now(), now)
+    def spot(self, x: Tensor) -> Call:
+        return Call(NOTHING, [x.detach().clone()], now := self.now(), now)
 
 
 def copies(values: Any) -> list[Tensor]:

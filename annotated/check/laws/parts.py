@@ -140,8 +140,8 @@ def positions_added(code: Code) -> str:
         dropping = build_positions(code, 0.5).train()
         kept = torch.stack([add_positions(code, dropping, torch.zeros(1, 7, 16)) for _ in range(9)])
         expect(not close(kept.amax(0), kept.amin(0)), "the positions lose nothing to dropout")
-    kept = build_positions(code)
-    remark = check_kept(kept, lambda device: add_positions(code, kept, x.to(device)))
+    stays = build_positions(code)
+    remark = check_kept(stays, lambda device: add_positions(code, stays, x.to(device)))
     if close(out - zero, x * 4):
         return "multiplies x by sqrt(d_model) here"
     compare(out - zero, x, "x does not come through unchanged", x=x, zero=zero)
@@ -203,7 +203,7 @@ def made_elsewhere(error: Exception) -> str:
     if re.search(r"^device *=", text, re.IGNORECASE | re.MULTILINE):
         return ""  # it says once for all where its tensors are
     told = "a tensor that each pass makes stays on the CPU, wherever the model is"
-    expect("device" not in text, told, own[-1].line if own else "")
+    expect("device" not in text, told, f"{own[-1].line}" if own else "")
     return told
 
 

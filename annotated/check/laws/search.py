@@ -203,7 +203,8 @@ def of_batches(code: Code, model: Model, function: Any, **more: Any) -> str:
     alone, hidden = (sentence(model, function, src, 6, end=end, **more)[:5] for src in (short, padded))
     expect(alone == wanted[0], "other tokens than the likeliest are found", f"{alone}, not {wanted[0]}")
     told = f"{hidden}, and without padding {alone}"
-    known_padding(code, lambda: expect(alone == hidden, "padding of the source changes what is found", told))
+    with known_padding(code):
+        expect(alone == hidden, "padding of the source changes what is found", told)
     rows: list[list[int]] = []
     with suppress(Exception):
         rows = search(model, function, torch.cat([padded, SRC]), 6, end, **more)

@@ -4,6 +4,7 @@ import inspect
 import itertools
 import math
 import re
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -83,10 +84,8 @@ def loss_of(
 @law(RECIPE, "label_smoothing", "smoothing: mass")
 def smoothing_mass(code: Code) -> str | None:
     """The target has 1 - smoothing on the right token and smoothing on the others: together 1."""
-    told: str | None = None
-    for pad in {code.pad, 2} if takes(code["label_smoothing"], "pad", "ignore") else {code.pad}:
-        told = mass_of(code, pad) or told
-    return told
+    pads = {code.pad, 2} if takes(code["label_smoothing"], "pad", "ignore") else {code.pad}
+    return max((mass_of(code, pad) for pad in pads), key=bool)
 
 
 def mass_of(code: Code, pad: int) -> str | None:
@@ -180,7 +179,7 @@ def rate_equation(code: Code) -> str | None:
 def hands_on(rate: Any) -> bool:
     """Tell whether the file of a schedule gives it to PyTorch's LambdaLR with the steps as they are."""
     name, text = re.escape(getattr(rate, "__name__", "")), ""
-    with suppress(OSError, TypeError):
-        text = inspect.getsource(inspect.getmodule(rate))
+    with suppress(OSError, TypeError, KeyError, AttributeError):
+        text = inspect.getsource(sys.modules[rate.__module__])
     steps = rf"lambda (\w+)[^:]*: *{name}\((\w+ *= *)?\1 *[,)]|partial\( *{name}\b"
     return "LambdaLR(" in text and re.search(steps, text) is not None
