@@ -10,7 +10,7 @@ import torch
 
 from annotated.check.comparing import Predicates, close, each, softmax, told_by
 
-# The usual mistake behind what a law has seen, by a part of its words.
+# The usual mistake behind what is seen, by a part of its words: errors, and what laws say.
 SEEN = tomllib.loads(Path(__file__).with_name("seen.toml").read_text(encoding="utf-8"))
 
 
@@ -18,7 +18,7 @@ def explain(law: str, seen: str, /, **facts: Any) -> str:
     """Name the mistake that would give exactly this, or else the usual one behind what is seen."""
     given = SimpleNamespace(**facts)
     exact = (mistake for mistake, predicate in MISTAKES.get(law, {}).items() if told_by(predicate, given))
-    usual = (mistake for text, mistake in SEEN.items() if text in seen)
+    usual = (mistake for table in SEEN.values() for text, mistake in table.items() if text in seen)
     return next(exact, next(usual, ""))
 
 
