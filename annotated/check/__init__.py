@@ -6,13 +6,12 @@ check.run(my_module)               # all parts that are found
 @pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from annotated.check.adapt import CONVENTIONS, PARTS, Code
+from annotated.check.adapt import CONVENTIONS, PARTS, Code, Names, Source
 from annotated.check.comparing import Failure
 from annotated.check.law import SECONDS, Law, TimeUp, blame_causes, crash, guard, raised_in
 from annotated.check.laws import LAWS
@@ -25,12 +24,7 @@ MAKE_MASKS = {"causal mask", "batch: masks"}
 TAKE_MASKS = {"attention: mask", "heads: mask", "model: source padding", "model: no peeking"}
 
 
-def run(
-    source: ModuleType | Mapping[str, Any],
-    adapter: Mapping[str, Any] | None = None,
-    seconds: float = SECONDS,
-    name: str = "",
-) -> Report:
+def run(source: Source, adapter: Names | None = None, seconds: float = SECONDS, name: str = "") -> Report:
     """Hold code to every law.
 
     Args:
@@ -78,9 +72,7 @@ def run_file(
         return Report(hold(code, seconds), path.stem)
 
 
-def cases(
-    source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None
-) -> list[Callable[[], None]]:
+def cases(source: Source, adapter: Names | None = None) -> list[Callable[[], None]]:
     """Return a case for each law, for `pytest.mark.parametrize`: call it, and it raises or skips."""
     code = Code.of(source, adapter)
 

@@ -17,6 +17,10 @@ from torch import Tensor, nn
 from annotated.check.comparing import expect
 from annotated.check.loading import load
 
+Names = Mapping[str, Any]
+Source = ModuleType | Names
+Mask = Tensor | None
+
 
 def plain(name: str) -> str:
     return name.replace("_", "").lower()
@@ -64,9 +68,7 @@ def unclear(function: Any, *parameters: str) -> Missing:
     return Missing(f"what is `{', '.join(parameters)}` of `{what}`? Say how to call it in an adapter")
 
 
-def match(
-    parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]
-) -> tuple[dict[str, str], list[str]]:
+def match(parameters: Iterable[inspect.Parameter], values: Names) -> tuple[dict[str, str], list[str]]:
     """Return which of `values` each parameter takes, and the required parameters where that is not known."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     named = [p for p in parameters if p.kind not in variadic]
@@ -148,7 +150,7 @@ class Code:
     integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
 
     @classmethod
-    def of(cls, source: ModuleType | Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> "Code":
+    def of(cls, source: Source, adapter: Names | None = None) -> "Code":
         """Read a module or a dictionary; names and conventions (in capitals) of an adapter win."""
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
         names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
@@ -221,9 +223,7 @@ class Code:
                 return result
             raise
 
-    def attention(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **more: Any
-    ) -> Any:
+    def attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, **more: Any) -> Any:
         """Call `attention`, a function or a module."""
         function, d_k = self["attention"], query.size(-1)
         if inspect.isclass(function):
@@ -244,23 +244,21 @@ class Code:
         return tuple(parts) if many else parts[0]
 
     def attend(
-        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+        self, heads: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None
     ) -> Tensor:
         """Call multi-head attention, batch first."""
-        parameters = parameters_of(module)
+        parameters = parameters_of(heads)
         if parameters is not None and len(parameters) < 3:
             raise Missing("needs forward(query, key, value, mask)")
         code = self
-        if isinstance(module, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
-            code = replace(self, batch_first=module.batch_first, true_hides=True, mask_dims=3)
+        if isinstance(heads, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
+            code = replace(self, batch_first=heads.batch_first, true_hides=True, mask_dims=3)
             if mask is not None:
-                mask = mask.expand(-1, query.size(1), -1).repeat_interleave(module.num_heads, dim=0)
+                mask = mask.expand(-1, query.size(1), -1).repeat_interleave(heads.num_heads, dim=0)
         given = {"query": code.flip(query), "key": code.flip(key), "value": code.flip(value)}
-        return code.flip(first(code.masked(module, 0, mask, torch.ones(len(query), 1, key.size(1)), **given)))
+        return code.flip(first(code.masked(heads, 0, mask, torch.ones(len(query), 1, key.size(1)), **given)))
 
-    def masked(
-        self, function: Callable[..., Any], dims: int, mask: Tensor | None, all_seen: Tensor, **given: Any
-    ) -> Any:
+    def masked(self, function: Any, dims: int, mask: Mask, all_seen: Tensor, **given: Any) -> Any:
         """Call with a mask; without one, if the function wants one, with a mask that hides nothing."""
         parameters = parameters_of(function) or ()
         own = [p for p in parameters if plain(p.name) in ARGUMENTS["mask"]]

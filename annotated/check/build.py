@@ -79,9 +79,7 @@ def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
     if learned or unexpected:
         lacks, has = (", ".join(names[:3]) or "nothing" for names in (unexpected, learned))
         told = f"the weights have {lacks}, which your model lacks, and lack {has}, which it has. "
-        raise ValueError(
-            f"{told}Take the names of the stubs, and post-norm, without a norm after the last layer"
-        )
+        raise ValueError(f"{told}Take the stubs' names, and post-norm, without a norm after the last layer")
     src = torch.tensor([[*tokenizer.encode(text), tokenizer.end]])
     tokens: list[int] = []
     with torch.no_grad():

@@ -78,10 +78,9 @@ def find(tree: Tree, rules: Rules) -> Tokens:
         return rules.divide(score, penalty)
 
     for _ in range(tree.depth):
-        every = ((score, tokens, t, p) for score, tokens in live for t, p in enumerate(tree.after[tokens]))
-        options = [
-            (rules.summed(s, p), (*tokens, t)) for s, tokens, t, p in every if t not in rules.forbidden
-        ]
+        every = ((s, tokens, t, p) for s, tokens in live for t, p in enumerate(tree.after[tokens]))
+        every = (x for x in every if x[2] not in rules.forbidden)
+        options = [(rules.summed(s, p), (*tokens, t)) for s, tokens, t, p in every]
         if rules.at_each_step:
             options = [(ranked(*option), option[1]) for option in options]
         options.sort(reverse=not rules.worst)

@@ -89,11 +89,9 @@ class Walk:
                     raise Missing("its attention is not a module that holds its maps")
                 call = with_maps[-1]
                 for outer in reversed(with_maps[:-1]):  # a head of several
-                    if sum(w in outer for w in self.trace.weights) > sum(
-                        w in call for w in self.trace.weights
-                    ):
-                        shapes = {w.x.shape[-2:] for w in self.trace.weights if w in outer}
-                        call = outer if len(shapes) == 1 else call
+                    inner, more = ([w for w in self.trace.weights if w in c] for c in (call, outer))
+                    if len(more) > len(inner) and len({w.x.shape[-2:] for w in more}) == 1:
+                        call = outer
                 attentions[call.begin] = call, SELF if spot.x.size(-1) == spot.x.size(-2) else CROSS
         found = [self.sublayer(kind, [call], inside) for call, kind in attentions.values()]
         outside = [c for c in inside if not any(c in a or c is a for a, _ in attentions.values())]

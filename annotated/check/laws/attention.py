@@ -32,9 +32,7 @@ def equation_1(code: Code) -> None:
     weights = (s / c).softmax(-1)
     facts = {"s": s, "c": c, "q": q, "k": k, "v": v}
     if not close(first(result), weights @ v):
-        with suppress(
-            Exception
-        ):  # by how much are scores divided? Values that are a unit matrix give the weights
+        with suppress(Exception):  # the divisor of the scores: values that are a unit matrix give the weights
             log_w = first(code.attention(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1))).log()
             apart, told = (x - x.mean(-1, keepdim=True) for x in (s, log_w))
             facts["by"] = apart.square().sum() / (apart * told).sum()
@@ -121,9 +119,8 @@ def multi_head_equation(code: Code) -> str:
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
     narrow = any(c.module.in_features == D // H for c in maps)
     expect(not narrow, f"a linear map reads {D // H} numbers of the query, not all {D}")
-    reads = [
-        [c for c in maps if any(close(c.x, y) for y in (x, *normalized(x, calls)))] for x in given.values()
-    ]
+    known = [[x, *normalized(x, calls)] for x in given.values()]
+    reads = [[c for c in maps if any(close(c.x, y) for y in ys)] for ys in known]
     if not all(len(found) == 1 for found in reads):
         with torch.enable_grad():
             code.attend(module, *given.values()).square().sum().backward()
@@ -139,7 +136,7 @@ def multi_head_equation(code: Code) -> str:
     root = math.sqrt(D // H)
 
     def apart(
-        Q: Any = Q, K: Any = K, V: Any = V, by: float = root, dim: int = -1, split: Any = split
+        Q: Any = Q, K: Any = K, V: Any = V, by: Any = root, dim: int = -1, split: Any = split
     ) -> Tensor:
         Q, K, V = map(split, (Q, K, V))
         return (Q @ K.mT / by).softmax(dim) @ V
