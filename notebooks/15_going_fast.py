@@ -408,9 +408,11 @@ assert tables[1] / tables[0] > 3.2
 # computes the scores again. Still, in a recorded benchmark of this package's attention on a CPU, it was
 # faster for 128 tokens or more. At 48 tokens, it was slower.
 #
-# Back to our training step. Its attention is fused already, but its loss and its Adam are not. Our loss
-# builds a table of smoothed targets, with an entry for each token and each word of the vocabulary.
-# PyTorch's own loss needs no such table, and its fused Adam updates all weights in one call.
+# Back to our training step. Its attention is fused already, which saves no time for sentences of some 20
+# tokens. Its loss and its Adam are not fused. Our loss builds a table of smoothed targets, with an entry for
+# each token and each word of the vocabulary. PyTorch's own loss needs no such table. (It reports another
+# number: it gives a part of the smoothing to the right word, too, and does not subtract the least possible
+# loss, as ours does, [08](08_training_recipe.ipynb).) PyTorch's fused Adam updates all weights in one call.
 #
 # **Before you run this:** what share of the time will the matrix products take now?
 
