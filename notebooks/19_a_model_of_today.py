@@ -278,6 +278,24 @@ for layers in (1, 2, 4):
 # %% tags=["check"]
 assert [reach(n, 5) for n in (1, 2, 4)] == [4, 8, 16]
 
+# %% tags=["figure-windows", "scaffold"]
+gap = torch.arange(22).unsqueeze(1) - torch.arange(22)
+window = ((gap >= 0) & (gap < 5)).double()
+window = window / window.sum(dim=1, keepdim=True)
+fig, axes = plt.subplots(1, 3, figsize=(9, 3.4), sharey=True)
+for ax, layers in zip(axes, (1, 2, 4), strict=True):
+    influence = torch.linalg.matrix_power(window, layers)
+    ax.imshow(influence > 0, cmap="Blues", vmin=0, vmax=3)
+    ax.plot(range(22), range(22), "s", ms=4, color="C0")
+    ax.set_title(f"{layers} layer{'s' * (layers > 1)}")
+    ax.set_xlabel("is influenced by this token")
+axes[0].set_ylabel("this token")
+plt.show()
+
+# %% [markdown]
+# *Figure 2. A window of 5. The first picture is also the mask of each layer. With each further layer, the
+# band grows by four tokens to the left. Dark squares: the token itself.*
+
 # %% [markdown]
 # Each layer adds $w - 1$. But what comes from far away has to pass through several layers. So models mix: in
 # the code of Gemma 3, five layers with a window are followed by one that reads everything, and gpt-oss
@@ -434,7 +452,8 @@ def load(layer, x):
 
 with torch.no_grad():
     batch = torch.randn(1000, 16) + 0.3
-    print("before:", load(layer, batch).tolist())
+    skewed = load(layer, batch)
+    print("before:", skewed.tolist())
     for _ in range(100):
         counts = load(layer, torch.randn(1000, 16) + 0.3)
         layer.bias += 0.01 * (counts.float().mean() - counts).sign()
@@ -446,7 +465,21 @@ with torch.no_grad():
     one = Experts(16, 24, experts=1, active=1)
     torch.testing.assert_close(one(batch), one.experts[0](batch))  # a single expert is an ordinary network
 
+# %% tags=["figure-experts", "scaffold"]
+fig, axes = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
+for ax, loads, title in zip(
+    axes, (skewed, load(layer, batch)), ("before", "after 100 corrections"), strict=True
+):
+    ax.bar(range(8), loads)
+    ax.axhline(250, color="0.4", linestyle="--", lw=1)
+    ax.set(title=title, xlabel="expert", xticks=range(8))
+axes[0].set_ylabel("tokens of 1,000")
+plt.show()
+
 # %% [markdown]
+# *Figure 3. Before, one expert gets three quarters of all tokens, and others get one in ten. The numbers that
+# were added for the choice make the load even.*
+#
 # In the code of DeepSeek-V3 there are 256 such experts in every layer but the first three, of which a token
 # uses 8, and one more that every token uses. The larger gpt-oss has 128 and uses 4.
 #
@@ -487,7 +520,21 @@ assert 0.3 < values.min() < values.max() < 1.3
 before = torch.linalg.svdvals(update)
 assert before.max() > 20 * before.min()
 
+# %% tags=["figure-muon", "scaffold"]
+fig, ax = plt.subplots(figsize=(7, 3))
+ax.plot(
+    range(1, 17), torch.linalg.svdvals(update / update.norm()), "o-", label="the update, divided by its norm"
+)
+ax.plot(range(1, 17), torch.linalg.svdvals(orthogonalize(update)), "s--", label="made orthogonal")
+ax.axhline(1, color="0.6", lw=1)
+ax.set(xlabel="direction", ylabel="singular value", ylim=(0, 1.3))
+ax.legend(loc="center right", bbox_to_anchor=(1, 0.33))
+plt.show()
+
 # %% [markdown]
+# *Figure 4. How strong each of the 16 directions of the update is, in order. At first, four directions are
+# strong and the others are nearly lost. Afterwards, all of them move the weights about equally far.*
+#
 # The singular values need not become exactly 1; it is enough that none is left behind. Muon is used for the
 # matrices inside the layers, and Adam for the rest. What does it bring? We raced it against AdamW;
 # [17](17_since_2017.ipynb) shows the result.
@@ -542,14 +589,18 @@ assert before.max() > 20 * before.min()
 #
 # **Exercise 1 (pencil).** How many numbers per token does the cache of a model hold that has 48 layers, 8
 # heads of keys and values, and $d_k = 128$? Now five of every six layers get a window of 1,024. How many
-# numbers are kept for a text of 100,000 tokens, before and after?
+# numbers are kept for a text of 100,000 tokens, before and after? And how many with neither windows nor
+# groups, but with the latent of DeepSeek-V3 in every layer?
 
 # %% tags=["solution"]
 per_layer = 2 * 8 * 128
 everything = 48 * per_layer * 100_000
 with_windows = 8 * per_layer * 100_000 + 40 * per_layer * 1024
+latents = 48 * (512 + 64) * 100_000
 print(f"{48 * per_layer:,} numbers a token; {everything:,} before, {with_windows:,} after")
+print(f"with latents {latents:,}: less than a third of the groups', and more than with windows")
 assert 5.4 < everything / with_windows < 5.8
+assert with_windows < latents < everything / 3
 
 # %% [markdown]
 # **Exercise 2 (medium).** Build. A model was trained with neighboring pairs, as in 17, and you want to run it
