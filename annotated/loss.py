@@ -22,8 +22,7 @@ class LabelSmoothing(nn.Module):
 
     def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0):
         super().__init__()
-        if not 0 <= smoothing < 1 or size < 3:
-            raise ValueError(f"smoothing must be in [0, 1) and size at least 3, not {smoothing} and {size}")
+        check_smoothing(smoothing, size)
         self.size = size
         self.padding_idx = padding_idx
         self.smoothing = smoothing
@@ -65,8 +64,15 @@ def smoothed_cross_entropy(
     Returns the same sum as `LabelSmoothing(size, padding_idx, smoothing)(log_softmax(logits), target)`.
     A second derivative, which that form has, raises RuntimeError here.
     """
+    check_smoothing(smoothing, len(weight))
     real = target != padding_idx
     return ChunkedLoss.apply(states[real], weight, bias, target[real], smoothing, padding_idx, chunk)
+
+
+def check_smoothing(smoothing: float, size: int) -> None:
+    """Raise ValueError for a smoothing that cannot be, or too few symbols to spread it over."""
+    if not 0 <= smoothing < 1 or size < 3:
+        raise ValueError(f"smoothing must be in [0, 1) and size at least 3, not {smoothing} and {size}")
 
 
 class ChunkedLoss(torch.autograd.Function):

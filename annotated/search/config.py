@@ -42,7 +42,7 @@ class Search:
         if not self.n_best <= self.beam <= MAX_BEAM or self.alpha > MAX_ALPHA:
             needed = f"n_best <= beam <= {MAX_BEAM} and alpha <= {MAX_ALPHA}"
             found = f"n_best={self.n_best}, beam={self.beam} and alpha={self.alpha}"
-            raise ValueError(f"{needed} must hold, not {found}; more candidates need a wider --beam")
+            raise ValueError(f"{needed} must hold, not {found}; more candidates need a wider beam")
 
     def score(self, log_prob: float, length: int) -> float:
         """Divide the log-probability of `length` tokens by the length penalty."""

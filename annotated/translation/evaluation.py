@@ -18,7 +18,7 @@ from annotated.metrics import (
 from annotated.perplexity import score_tokens
 from annotated.search.config import Search
 from annotated.translation.data import Corpus, TokenBatches, encode_corpus
-from annotated.translation.data.encoding import room_for_text
+from annotated.translation.data.token_batches import room_for_text
 from annotated.translation.files import read_json
 from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator

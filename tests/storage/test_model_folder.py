@@ -11,6 +11,7 @@ from interop_models import Bomb
 from safetensors.torch import save_file
 from small_models import WORDS, change, make
 
+from annotated.translation.devices import find_device
 from annotated.translation.files import read_json, write_json
 from annotated.translation.storage import model_folder
 from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, find_model, load_model, save_model
@@ -33,6 +34,7 @@ def test_a_model_comes_back(tied, tmp_path):
     again, src, tgt = load_model(tmp_path)
     assert again.config == model.config
     assert src is tgt
+    assert next(load_model(tmp_path, "auto")[0].parameters()).device == find_device()
     assert not again.training
     tokens = torch.tensor([[0, 4, 5, 1]])
     torch.testing.assert_close(again(tokens, tokens, None, None), model.eval()(tokens, tokens, None, None))

@@ -58,6 +58,13 @@ def test_what_has_no_smoothed_target_is_refused(size, smoothing):
         LabelSmoothing(size, PAD, smoothing)(torch.randn(2, 5), torch.tensor([0, 1]))
 
 
+@pytest.mark.parametrize(("size", "smoothing"), [(5, -0.1), (5, 1.0), (2, 0.1)])
+def test_both_forms_refuse_the_same_smoothing(size, smoothing):
+    states, weight, target = torch.randn(2, 3), torch.randn(size, 3), torch.tensor([0, 1])
+    with pytest.raises(ValueError, match="smoothing must be in"):
+        smoothed_cross_entropy(states, weight, torch.zeros(size), target, smoothing, PAD)
+
+
 def test_divergence_by_hand():
     x, y = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.75]]).log()
     # (0.25 ln(0.5 / 0.25) - 0.25 ln(0.5 / 0.75)) / 2

@@ -14,12 +14,11 @@ from tqdm.std import tqdm
 
 from annotated.batches import Batch
 from annotated.loss import LabelSmoothing
-from annotated.translation.devices import print_message
+from annotated.translation.devices import print_message, stop_on_interrupt
 from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training import summed_loss as loss_module, trainer as trainer_module
-from annotated.translation.training.distributed import stop_on_interrupt
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, symmetric_divergence
 

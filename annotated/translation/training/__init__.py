@@ -8,7 +8,6 @@
     choose          settings for a text of one's own
     checkpoint      the position of a run; saving and resuming it; the mean of several checkpoints
     run_folder      the folder of a run: saving checkpoints, the log, the lock
-    distributed     the processes of a run
     config          the settings
 
 In Python, `annotated.train` is the first of these.

@@ -15,7 +15,7 @@ from torch import Tensor, distributed as dist
 from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.devices import print_message
+from annotated.translation.devices import broadcast, print_message
 from annotated.translation.files import read_json, settings_from_json, sha256, write_json
 from annotated.translation.storage.model_folder import (
     CONFIG,
@@ -36,7 +36,6 @@ from annotated.translation.storage.tensor_files import (
 )
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import CHANGEABLE, PATHS, TrainingConfig
-from annotated.translation.training.distributed import broadcast
 from annotated.translation.training.validation import is_better
 
 OPTIMIZER, PROGRESS = "optimizer.safetensors", "progress.json"

@@ -66,8 +66,9 @@ def choose(
     if kinds == ("subwords", "subwords"):
         chosen["vocab"], words = vocab, f", {vocab:,} subwords"
     c = chosen | given
+    lasts = c["max_steps"] * batch / speed / 60 / TRAINING  # minutes
     why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
-  {c["max_steps"]:,} updates of {batch:,} tokens: {minutes:g} minutes, of {speed:,.0f} tokens a second here
+  {c["max_steps"]:,} updates of {batch:,} tokens: {lasts:.2g} minutes, of {speed:,.0f} tokens a second here
   {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate
   dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""

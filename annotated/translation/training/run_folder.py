@@ -23,7 +23,7 @@ from filelock import FileLock
 from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.devices import is_first
+from annotated.translation.devices import is_first, raise_on_all_ranks
 from annotated.translation.files import (
     creating_folder,
     read_json,
@@ -40,7 +40,6 @@ from annotated.translation.training.checkpoint import (
     check_checkpoint,
     write_checkpoint,
 )
-from annotated.translation.training.distributed import raise_on_all_ranks
 from annotated.translation.training.validation import lower_is_better
 
 LOG, LOCK_FILE = "log.jsonl", "run.lock"

@@ -13,10 +13,22 @@ from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
-from annotated.translation.data.encoding import SubwordDropout, encode_corpus, room_for_text
 from annotated.translation.data.pairs import Corpus
-from annotated.translation.data.token_batches import TokenBatches
-from annotated.translation.devices import default_torch_state, find_device, is_first, print_message
+from annotated.translation.data.token_batches import (
+    SubwordDropout,
+    TokenBatches,
+    encode_corpus,
+    room_for_text,
+)
+from annotated.translation.devices import (
+    broadcast,
+    default_torch_state,
+    find_device,
+    is_first,
+    print_message,
+    process_group,
+    raise_on_all_ranks,
+)
 from annotated.translation.storage.model_folder import (
     TrainedText,
     find_model,
@@ -29,7 +41,6 @@ from annotated.translation.tokenizers import (
 )
 from annotated.translation.training.choose import choose
 from annotated.translation.training.config import PRESETS, TrainingConfig
-from annotated.translation.training.distributed import broadcast, process_group, raise_on_all_ranks
 from annotated.translation.training.initial_model import (
     ModelAndTokenizers,
     Settings,
@@ -148,7 +159,7 @@ def train(
             given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
             chosen = choose_together(text, run, resume, kinds, minutes or 10, given, device)
             vocab = cast("int | None", chosen.pop("vocab", vocab))
-            model_settings, config = split_settings(base, chosen)
+            model_settings, config = split_settings("tiny", chosen)
             record |= {**model_settings, "vocab": vocab}
         record |= {"corpus": text.name, "pair": text.pair, "tokenized": text.tokenized, **text.origin}
         with raise_on_all_ranks():

@@ -22,7 +22,18 @@ from annotated.fast import CpuKernels
 from annotated.schedule import rate
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import TokenBatches, mixed_seed
-from annotated.translation.devices import default_torch_state, print_message, rank_and_world, silent
+from annotated.translation.devices import (
+    all_reduce,
+    broadcast,
+    data_parallel,
+    default_torch_state,
+    find_device,
+    print_message,
+    raise_on_all_ranks,
+    rank_and_world,
+    silent,
+    stop_on_interrupt,
+)
 from annotated.translation.storage.model_folder import (
     TrainedText,
     check_has_settings,
@@ -31,10 +42,8 @@ from annotated.translation.storage.model_folder import (
     write_model,
 )
 from annotated.translation.tokenizers import Tokenizer
-from annotated.translation.training import distributed
 from annotated.translation.training.checkpoint import Progress, average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import TrainingConfig
-from annotated.translation.training.distributed import all_reduce, broadcast, raise_on_all_ranks
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, half_precision
 from annotated.translation.training.validation import Validation, is_better
@@ -74,7 +83,7 @@ class Trainer:
         if validation is None:
             config.check_without_validation()
         check_has_settings(model)
-        self.device = torch.device(device)
+        self.device = find_device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
         record, self.validation = record or {}, None
         if validation is not None:
@@ -88,7 +97,7 @@ class Trainer:
         self.summed = SummedLoss(model, config.smoothing, tokenizers[1].pad)
         if config.compile:
             self.summed.compile()
-        self.parallel: Any = distributed.data_parallel(self.summed, variant=model.config.variant != "paper")
+        self.parallel: Any = data_parallel(self.summed, variant=model.config.variant != "paper")
 
     def fit(self, resume: bool = False) -> Path:
         """Train to the end, or until Ctrl-C; returns the run's folder.
@@ -110,7 +119,7 @@ class Trainer:
         self.began = time.perf_counter(), p.step
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
         bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
-        with bar, distributed.stop_on_interrupt() as stop_asked:
+        with bar, stop_on_interrupt() as stop_asked:
             if self.validation and p.validation_due(c):  # it was killed between checkpoint and validation
                 self.validate()
             stop = False
