@@ -86,7 +86,6 @@ def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_p
             ["--tokenizer", "chars", "--src-tokenizer", "words", "--tgt-tokenizer", "words"],
             "tokenizer = 'chars' has no",
         ),
-        (["--extend-vocabulary"], "without init_from"),
         (["--config", '{"epochs": 1, "epochs": 2}'], "twice"),
     ],
 )

@@ -14,7 +14,7 @@ from annotated.translation.data import (
     SubwordDropout,
     TokenBatches,
     encode_corpus,
-    encoding as module,
+    token_batches as module,
 )
 from annotated.translation.data.packed import PackedRows
 from annotated.translation.tokenizers import CharacterTokenizer, SentencePieceTokenizer, WordTokenizer

@@ -13,8 +13,9 @@ from torch import nn
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.transformer.variants import VARIANTS, Parts
-from annotated.translation.data import Corpus, load_corpus
+from annotated.translation.data import Corpus, ParallelText, load_corpus
 from annotated.translation.files import read_json
+from annotated.translation.storage.model_folder import save_model
 from annotated.translation.tokenizers import UNK, WordTokenizer
 from annotated.translation.translator import Translator
 
@@ -147,6 +148,20 @@ def test_the_log_of_a_run_goes_to_tensorboard(tmp_path):
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     assert found == {"loss": [(5, 2.5)], "seconds": [(5, 1.0)], "validation_loss": [(9, 2.0)]}
+
+
+@pytest.mark.parametrize("tied", ["target", "none"])
+def test_new_words_leave_the_old_translations(tied, tmp_path):
+    text = ParallelText(["the gnu sees"], ["das Gnu sieht"], [1], "new")
+    words = WordTokenizer(["the", "sees"], None), WordTokenizer(["das", "sieht"], None)
+    config = TransformerConfig(6, 6, N=1, d_model=16, d_ff=16, h=2, tied_embeddings=tied)
+    save_model(tmp_path / "words", EncoderDecoder.from_config(config), *words)
+    recipe("widen").widen(tmp_path / "words", text, tmp_path / "wider")
+    before, after = (Translator.load(tmp_path / name, max_extra=5) for name in ("words", "wider"))
+    assert after.src_tokenizer.vocabulary == [*words[0].vocabulary, "gnu"]
+    assert after.tgt_tokenizer.vocabulary == [*words[1].vocabulary, "Gnu"]
+    lines = ["the sees", "sees", "sees the the"]
+    assert after.translate(lines, beam=1) == before.translate(lines, beam=1)
 
 
 def test_an_interval_over_seeds_holds_the_mean_as_often_as_it_says():

@@ -113,8 +113,6 @@ def train(command: ArgumentParser) -> None:
     add("--minutes", type=float, help="time for which auto chooses settings, about (default: 10)")
     add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
     add("--init-from", metavar="MODEL", help="model whose weights, settings and tokenizers to start from")
-    add("--extend-vocabulary", action=BooleanOptionalAction, default=False, help="add the words or "
-        "characters of the text that the vocabularies of --init-from lack")  # fmt: skip
     add("--tokenizer", choices=KINDS, help="units of text (default: subwords); chars are "
         "grapheme clusters, spaces are for text that is cut already, words are cut by the rules of --pair's "
         "languages, or without it at white space")  # fmt: skip

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
@@ -78,19 +78,6 @@ class Tokenizer(ABC):
     def unknown(self, text: str) -> list[str]:
         """Return the tokens of a text that are outside the vocabulary."""
         return [piece for piece in self.split(text) if piece not in self._ids]
-
-    def extended(self, sentences: Iterable[str]) -> "Tokenizer":
-        """Return a tokenizer that knows the tokens of these sentences, too, behind those it has.
-
-        Raises ValueError where its tokens cannot be added to.
-        """
-        found = dict.fromkeys(token for sentence in sentences for token in self.unknown(sentence))
-        new = [token for token in found if token not in SPECIALS]
-        return self.with_tokens(new) if new else self
-
-    def with_tokens(self, new: list[str]) -> "Tokenizer":
-        """Return a tokenizer with further tokens. Raises ValueError where there is none."""
-        raise ValueError(f"a vocabulary of {self.kind} cannot be extended: it lacks {new[0]!r}")
 
     def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
         """Encode many sentences, without dropout."""

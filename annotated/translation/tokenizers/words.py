@@ -82,9 +82,6 @@ class WordTokenizer(Tokenizer):
         words = count_tokens(sentences, cls([], language, lower).split, min_freq, vocab_size)
         return cls(words, language, lower)
 
-    def with_tokens(self, new: list[str]) -> "WordTokenizer":
-        return WordTokenizer([*self.words, *new], self.language, self.lower, self.before, self.after)
-
     def split(self, text: str) -> list[str]:
         """Cut text into words, lower-cased if `lower`; a lone surrogate becomes U+FFFD."""
         words = self._cut(without_surrogates(text))
@@ -141,9 +138,6 @@ class CharacterTokenizer(Tokenizer):
     def train(cls, sentences: Iterable[str], vocab_size: int | None = None) -> Self:
         """Learn characters, the most frequent first; `vocab_size` limits them, the four symbols included."""
         return cls(count_tokens(sentences, cls([]).split, 1, vocab_size))
-
-    def with_tokens(self, new: list[str]) -> "CharacterTokenizer":
-        return CharacterTokenizer([*self.vocabulary[len(SPECIALS) :], *new])
 
     def split(self, text: str) -> list[str]:
         """Cut text into grapheme clusters; a lone surrogate becomes U+FFFD."""

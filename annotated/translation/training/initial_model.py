@@ -1,15 +1,13 @@
 """The model that a run starts from: a new one with its tokenizers, or one that is gone on with."""
 
 import math
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.data.pairs import FORMAT, Corpus, ParallelText
-from annotated.translation.devices import print_message
+from annotated.translation.data.pairs import FORMAT, Corpus
 from annotated.translation.files import cached_folder
 from annotated.translation.storage.model_folder import load_model, training_settings
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
@@ -25,8 +23,7 @@ def load_to_start_from(folder: Path, record: Settings, settings: Settings) -> Mo
     trained = training_settings(folder)
     for name in TOKENIZERS:
         if record[name] not in (None, trained.get(name)):
-            message = f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect"
-            raise ValueError(f"{message}; --extend-vocabulary, in Python extend_vocabulary, adds to them")
+            raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
     return load_to_go_on(folder, settings)
 
 
@@ -37,29 +34,6 @@ def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
         if value != (own := getattr(model.config, name)):
             raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: a model keeps its settings")
     return model, src, tgt
-
-
-def extended(model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer, text: ParallelText) -> ModelAndTokenizers:
-    """Add the tokens of a text that the vocabularies lack.
-
-    Each new row of the embeddings and of the output layer is the mean of the old ones (Hewitt 2021), so that
-    the likeliest token is the same as before. Raises ValueError where nothing is lacking.
-    """
-    more_src = src.extended(chain(text.src, text.tgt) if src is tgt else text.src)
-    more_tgt = more_src if src is tgt else tgt.extended(text.tgt)
-    new = len(more_src) - len(src), len(more_tgt) - len(tgt)
-    if not any(new):
-        raise ValueError("extend_vocabulary has no effect: the vocabularies lack no token of this text")
-    print_message(f"new tokens: {new[0]:,} of the source, {new[1]:,} of the target")
-    config = replace(model.config, src_vocab=len(more_src), tgt_vocab=len(more_tgt))
-    larger, known = EncoderDecoder.from_config(config), model.state_dict()
-    for name, tensor in larger.state_dict().items():
-        if tensor.shape == known[name].shape:
-            tensor.copy_(known[name])
-        else:
-            tensor.copy_(known[name].mean(0))
-            tensor[: len(known[name])] = known[name]
-    return larger, more_src, more_tgt
 
 
 def new_model(

@@ -44,7 +44,6 @@ from annotated.translation.training.config import PRESETS, TrainingConfig
 from annotated.translation.training.initial_model import (
     ModelAndTokenizers,
     Settings,
-    extended,
     load_to_go_on,
     load_to_start_from,
     new_model,
@@ -74,7 +73,6 @@ def train(
     vocab: int | None = None,
     keep_equal: bool | None = None,
     init_from: str | Path | None = None,
-    extend_vocabulary: bool = False,
     resume: bool = False,
     device: str | torch.device = "auto",
     cache: str | Path | None = None,
@@ -108,7 +106,6 @@ def train(
             Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
         keep_equal: whether to keep pairs with equal sides; by default, if a side has chars or spaces.
         init_from: model to start from, with its settings and tokenizers: a folder, or a shipped model's name.
-        extend_vocabulary: add the tokens of the training text that the vocabularies of `init_from` lack.
         resume: go on with the run in `out`, with the same arguments; start it if there is none.
         device: auto, cpu, cuda, cuda:1, ... or mps.
         cache: folder for the encoded text, which processes and later runs on the same text share; by default
@@ -128,7 +125,7 @@ def train(
         own = init_from is None and not (isinstance(corpus, Corpus) or callable(corpus))
         preset = "auto" if own else "tiny"
     kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
-    check_arguments(preset, minutes, init_from, extend_vocabulary, kinds)
+    check_arguments(preset, minutes, init_from, kinds)
     if tokenizer and src_tokenizer and tgt_tokenizer:
         raise ValueError(f"tokenizer = {tokenizer!r} has no effect: each side has its own")
     if keep_equal is None and not callable(corpus):
@@ -145,7 +142,6 @@ def train(
         "preset": preset,
         "minutes": minutes,
         "init_from": init_from and str(init_from),
-        "extend_vocabulary": extend_vocabulary,
         "keep_equal": keep_equal,
         **model_settings,
     }
@@ -169,7 +165,6 @@ def train(
                 found = load_to_go_on(newest, model_settings)
             elif is_first() and init_from is not None:
                 found = load_to_start_from(find_model(init_from), record, model_settings)
-                found = extended(*found, text["train"]) if extend_vocabulary else found
             elif is_first():
                 found = new_model(text, base, kinds, vocab, model_settings, cache)
         return train_in_group(found, text, config, run, device, record, resume, cache)
@@ -268,7 +263,6 @@ def check_arguments(
     preset: str,
     minutes: float | None,
     init_from: str | Path | None,
-    extend_vocabulary: bool,
     kinds: tuple[str, str],
 ) -> None:
     """Raise ValueError for arguments that contradict each other, or that there are not."""
@@ -280,8 +274,6 @@ def check_arguments(
         raise ValueError(f"minutes must be above 0, not {minutes}")
     if preset == "auto" and init_from is not None:
         raise ValueError("the preset auto builds a new model; with init_from, give another")
-    if extend_vocabulary and init_from is None:
-        raise ValueError("extend_vocabulary has no effect without init_from")
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
