@@ -1,4 +1,4 @@
-"""Modes of PyTorch for the length of a block: evaluation, its own defaults."""
+"""Evaluation of a model for the length of a block."""
 
 import threading
 from collections.abc import Iterator

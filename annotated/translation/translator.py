@@ -187,11 +187,11 @@ class Translator:
                 results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
         cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(begun) + 1]
-        for message in self.warnings(texts, sources, cut, first_line):
+        for message in self.remarks(texts, sources, cut, first_line):
             warnings.warn(message, stacklevel=3)
         return [results.get(i, []) for i in range(len(texts))]
 
-    def warnings(
+    def remarks(
         self, texts: list[str], sources: dict[int, list[int]], cut: list[int], first_line: int
     ) -> Iterator[str]:
         """Say how many lines are unlike those of the training, and how many translations were `cut`."""
