@@ -92,7 +92,7 @@ def explore_masks(
     queries: Tokens,
     keys: Tokens,
     query: int = 0,
-    title: str = "Point at a query: which keys does it see?",
+    title: str = "Point at a query to see which keys it may look at",
 ) -> "alt.FacetChart":
     """Chart masks side by side; the row under the pointer is strong in all of them.
 
@@ -110,7 +110,7 @@ def explore_masks(
     chosen = alt.selection_point(
         name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
     )
-    heading = alt.Title(title, subtitle="strong: that query; pale: the others", offset=12)
+    heading = alt.Title(title, subtitle="dark: that query; light: the others", offset=12)
     axis: Look = {"ticks": False, "domain": False, "labelOverlap": False}
     across = alt.Axis(labelExpr=f"{token_list(keys)}[datum.value]", labelAngle=-45, **axis)
     down = alt.Axis(labelExpr=f"{token_list(queries)}[datum.value]", **axis)
