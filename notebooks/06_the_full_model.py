@@ -141,9 +141,9 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # *Katze* itself. After two layers it is *läuft*, which also means *runs*, and at the end it is the next word,
 # *rennt*. Each layer changes the draft that the layer before it made.
 #
-# Some drafts are odd: *Gruppe* (group), *spazieren* (to stroll), and *angehalten* (stopped) in the first
-# column. Nobody asked the layers on the way for good drafts. Training has tested the generator only on the
-# last layer's vectors.
+# Some drafts are odd: *Gruppe* (group), *spazieren* (to stroll), and in the first column `</s>` and
+# *angehalten* (stopped). Nobody asked the layers on the way for good drafts. Training has tested the
+# generator only on the last layer's vectors.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
@@ -200,7 +200,7 @@ for lower, upper in zip(*(layer.parameters() for layer in twins.layers), strict=
 
 # %% [markdown]
 # The same tokens come out. In all four decoder layers, the second attention reads the *same* memory, which is
-# the output of the last encoder layer. In training, the gradient reaches the encoder on the same four ways.
+# the output of the last encoder layer. In training, the gradient reaches the encoder by the same four paths.
 # Here is the whole model once more, with the shapes on the way:
 #
 # ![Top to bottom. Left, the encoder: embedding, plus positions, then N times self-attention and feed-forward,
