@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 20 · From text to answers
 #
-# **You take a model that continues text, faults included, and make it answer questions, in the style that
-# people prefer, and better than the people whose text it read.**
+# **You take a model that continues text, mistakes included, and train it to answer questions, in the style
+# that people prefer, and more accurately than the people who wrote its text.**
 #
 # Previous: [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [17_since_2017](17_since_2017.ipynb)
 #
-# *35 minutes to read, about a minute to run.*
+# *45 minutes to read, about a minute to run.*
 #
 # - **Before:** you know what a decoder-only language model is ([00](00_start_here.ipynb),
 #   [17](17_since_2017.ipynb)) and how a model is trained ([08](08_training_recipe.ipynb)).
@@ -45,12 +45,13 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## A world of one kind of line
 #
-# An assistant such as ChatGPT is made in several steps, and each step trains the same Transformer with
-# another loss. To see what each step does, we need a world so small that all of them run in a minute, and
-# that a program can check every answer in it.
+# An assistant such as ChatGPT is made in several steps. Each step goes on training the same Transformer, with
+# other data or another loss. To see what each step does, we need a world so small that every step runs in
+# seconds and a program can check every answer.
 #
-# In our world, people write only one kind of line: four digits, the sign `>`, and the same digits in order.
-# And people make mistakes. In three lines of ten, two digits of the answer have changed places.
+# In our world, people write only one kind of line: four digits, the sign `>`, and the same digits in
+# ascending order. And people make mistakes. In three lines out of ten, they swap two digits of the answer.
+# (Where the two digits are equal, that does no harm, so 73% of the answers are right.)
 
 # %%
 import random
@@ -80,10 +81,10 @@ text = "".join(f"{question}>{human_answer(question, draw)}\n" for question in qu
 print(text[:50])
 
 # %% [markdown]
-# The model reads single characters. It knows three more than the text has: a question mark, a blank, and a
-# sign `#` for the end of an answer. We will need them later. The model is a decoder-only Transformer, built
-# from PyTorch's own layers ([14](14_attention_in_pytorch.ipynb)): PyTorch's encoder has no cross-attention,
-# and with a causal mask it *is* such a decoder.
+# The model reads single characters. Its vocabulary has three that the text lacks: a question mark, a space,
+# and `#`, which will mark the end of an answer. The model is a decoder-only Transformer, built from PyTorch's
+# own layers ([14](14_attention_in_pytorch.ipynb)): PyTorch's encoder has no cross-attention, and with a
+# causal mask it *is* such a decoder.
 
 # %%
 import torch
@@ -116,8 +117,8 @@ class Model(nn.Module):
 
 
 # %% [markdown]
-# First comes what is called **pretraining**: predict the next symbol of the text. The function `train` is the
-# loop of [08](08_training_recipe.ipynb) with the loss left open, because the rest of this lesson is about
+# First comes **pretraining**: predict the next symbol of the text. `train` is the training loop of
+# [17](17_since_2017.ipynb), and it takes the loss as an argument, because the rest of this lesson is about
 # losses.
 
 # %%
@@ -202,9 +203,10 @@ assert drawn < human
 assert best > human + 0.1
 
 # %% [markdown]
-# Drawn answers are wrong even more often than those of people. The model has learned the distribution of its
-# text, mistakes included, and it adds some of its own. But each single mistake is rarer than the right
-# answer, so the likeliest symbols are nearly always right. The model *knows* more than it shows.
+# Drawn answers are wrong even more often than people's. The model has learned the distribution of its text,
+# mistakes included, and it adds some of its own. But each single mistake is rarer than the right answer, so
+# the likeliest symbols are nearly always right. The model *knows* more than it shows. (A low temperature,
+# [11](11_search.ipynb), would bring it out. We keep drawing as it is, to see what training does.)
 #
 # **Remember:** pretraining imitates the text as it is, with its form, its habits and its mistakes.
 
@@ -212,7 +214,7 @@ assert best > human + 0.1
 # ## Answers: fine-tuning on examples
 #
 # Now we ask in a new form, with a question mark before the digits: `?4821 `. Nothing in the text looked like
-# this, so the model has no idea what to do.
+# this, so the model does not know what to do.
 
 # %%
 _ = torch.manual_seed(0)
@@ -220,25 +222,29 @@ print(repr(read(write(base, ["?4821 "], 10)[0, 6:])))
 
 # %% [markdown]
 # What we want is a **dialogue**: the question in a fixed form, then the answer, then a sign that the answer
-# is over. Real assistants have such a form, too, which is called a *chat template*. It marks who speaks, with
-# symbols that occur nowhere else.
+# is over. Real assistants use such a form, too; it is called a *chat template*, and it marks who speaks.
 #
-# **Supervised fine-tuning** goes on with the training, on examples of dialogues. The loss is the same, with
-# one difference. What the user says need not be predicted. So the targets of the question are *masked*: the
-# number −100 tells `cross_entropy` to leave these positions out.
+# **Supervised fine-tuning** (SFT) continues the training on example dialogues. The loss is the same, with one
+# difference. What the user says need not be predicted, so the targets of the question are *masked*: the
+# number −100 tells `cross_entropy` to leave these positions out. Padding is left out in the same way.
 
 # %%
 draw = random.Random(2)
 examples = [(question, human_answer(question, draw)) for question in (ask(draw) for _ in range(300))]
 
 
+LONGEST = len("?4821 ") + 8 + 1  # an answer has at most eight symbols, and its end
+
+
 def dialogues(pairs, masked=True):
-    """Inputs and targets, both (pairs, T), in which positions of the question have the target −100."""
+    """Inputs and targets, both (pairs, T); a target of −100 counts for nothing."""
     rows = [f"?{question} {answer}#" for question, answer in pairs]
-    tokens = torch.tensor([[number[symbol] for symbol in row] for row in rows])
+    tokens = torch.tensor([[number[symbol] for symbol in row.ljust(LONGEST, "#")] for row in rows])
     inputs, targets = tokens[:, :-1], tokens[:, 1:].clone()
     if masked:
         targets[:, :5] = -100
+    for target, row in zip(targets, rows, strict=True):
+        target[len(row) - 1 :] = -100  # padding
     return inputs, targets
 
 
@@ -248,20 +254,21 @@ print("predicts:", ["-" if token < 0 else symbols[token] for token in targets[0]
 
 # %% [markdown]
 # **Before you run this:** we train with 300 examples for 200 updates, from the pretrained model and from a
-# new one, with the questions masked and not. Put the four in order.
+# new one, each with and without masking the questions. (A new model gets a higher learning rate.) Put the
+# four in order.
 
 # %%
 import copy
 
 
-def fine_tune(model, pairs, masked=True, rate=0.001):
+def fine_tune(model, pairs, masked=True, rate=0.001, updates=200):
     inputs, targets = dialogues(pairs, masked)
 
     def loss():
         some = torch.randint(len(inputs), (32,))
         return F.cross_entropy(model(inputs[some]).flatten(0, 1), targets[some].flatten())
 
-    train(model, loss, updates=200, rate=rate)
+    train(model, loss, updates, rate)
     return model
 
 
@@ -291,22 +298,20 @@ assert shares["new", True][0] > shares["new", False][0]
 
 # %% [markdown]
 # The pretrained model already knew how to sort; the examples only taught it *when*. A new model has to learn
-# sorting from the 300 examples, and does it worse. And since our questions are random digits, learning to
-# predict them is a waste: it takes part of each gradient. (Where users' questions are worth imitating, the
-# difference is smaller.)
+# sorting from the 300 examples, and does it worse. Our questions are random digits, so learning to predict
+# them uses up a part of each gradient for nothing. For the new model, that matters much; for the pretrained
+# one, by a few points of the drawn answers. And its drawn answers are still no better than the examples,
+# whose writers made mistakes.
 #
-# But no training on examples brings the drawn answers above those of the people who wrote them. For that we
-# need another kind of loss.
-#
-# **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. What it shows, it
-# mostly had before.
+# **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. The model becomes as
+# good as its examples, and most of what it needs for that it had before.
 
 # %% [markdown]
 # ## Fewer numbers to train: LoRA
 #
-# Fine-tuning changes all weights. For a model of 8 billion weights, Adam keeps two more numbers for each, and
-# every task needs a copy of the model. **LoRA** (Hu et al., 2021) leaves the matrices $W$ as they are and
-# learns only a difference of low rank, from two thin matrices:
+# Fine-tuning changes all weights. With 8 billion of them, Adam keeps 16 billion more numbers, and every task
+# needs its own copy of the model. **LoRA** (Hu et al., 2021) leaves a matrix $W$ as it is and learns only a
+# difference of low rank, the product of two thin matrices:
 #
 # $$W' = W + B A, \qquad B \in \mathbb{R}^{d \times r}, \; A \in \mathbb{R}^{r \times d}$$
 #
@@ -352,50 +357,26 @@ assert trained < whole / 8
 assert lora[1] > shares["new", True][1] + 0.1
 
 # %% [markdown]
-# An eighth of the weights is nearly enough here, at a rate that is 20 times higher. In a large model the
-# share is far smaller, because $r$ need not grow with $d$: Hu et al. report up to 10,000 times fewer trained
-# weights for GPT-3.
+# An eighth of the weights does as well here, at a rate that is 20 times higher. (Libraries also multiply $BA$
+# by a constant, $\alpha / r$.) In a large model the share is far smaller, because $r$ need not grow with $d$:
+# Hu et al. report up to 10,000 times fewer trained weights for GPT-3.
 #
 # **Remember:** LoRA learns a difference of low rank for each matrix, and leaves the matrix alone.
 
 # %% [markdown]
 # ## Preferences: DPO
 #
-# Some things cannot be shown by an example, but people know them when they see them. Which of two answers is
-# better? Suppose that people write the answer in two styles, `1248` or `1 2 4 8`, and that readers prefer the
-# second. We fine-tune a model on both styles, and let it answer each of 400 questions twice. Where the two
-# answers differ in style, a reader prefers the spaced one.
+# It is often easier to say which of two answers is better than to write a good one. Suppose that people write
+# the answer in two styles, `1248` or `1 2 4 8`, and that readers prefer the second. We fine-tune a model on
+# both styles, and let it answer each of 400 questions twice. Where the two answers differ in style, a reader
+# prefers the spaced one. The reader does not look at the digits.
 
-# %% tags=["scaffold"]
-LONGEST = len("?4821 ") + 8 + 1  # an answer has at most eight symbols, and its end
-
-
-def padded(pairs):
-    """Inputs and targets for answers of several lengths; padding is a target of −100, too."""
-    rows = [f"?{question} {answer}#" for question, answer in pairs]
-    tokens = torch.tensor([[number[symbol] for symbol in row.ljust(LONGEST, "#")] for row in rows])
-    targets = tokens[:, 1:].clone()
-    targets[:, :5] = -100
-    for target, row in zip(targets, rows, strict=True):
-        target[len(row) - 1 :] = -100
-    return tokens[:, :-1], targets
-
-
+# %%
 draw = random.Random(3)
 styled = [(q, answer if draw.random() < 0.5 else " ".join(answer)) for q, answer in examples]
 _ = torch.manual_seed(0)
-both = copy.deepcopy(base)
-styled_inputs, styled_targets = padded(styled)
+both = fine_tune(copy.deepcopy(base), styled, updates=300)
 
-
-def styled_loss():
-    some = torch.randint(len(styled), (32,))
-    return F.cross_entropy(both(styled_inputs[some]).flatten(0, 1), styled_targets[some].flatten())
-
-
-train(both, styled_loss, updates=300, rate=0.001)
-
-# %%
 _ = torch.manual_seed(0)
 asked = [ask(random.Random(f"twice {i}")) for i in range(400)]
 preferred, rejected = [], []
@@ -407,185 +388,246 @@ for question, one, other in zip(asked, replies(both, asked), replies(both, asked
 print(len(preferred), "pairs, such as", preferred[0], "before", rejected[0])
 
 # %% [markdown]
-# **Direct preference optimization** (Rafailov et al., 2023) turns this into a loss. Let
-# $\log \pi(y \mid x)$ be the log-probability of an answer, which is the sum over its symbols, and
-# $\pi_0$ the model as it was before. The loss asks that the preferred answer $y_w$ gain more against
-# $\pi_0$ than the rejected one, $y_l$:
+# The method behind the first assistants is called *reinforcement learning from human feedback*, RLHF
+# (Christiano et al., 2017; Ouyang et al., 2022). It trains a second model, the *reward model*, to predict
+# which answer people prefer, and then trains the assistant to get high rewards (by an algorithm named PPO),
+# with a penalty for moving far away from the model as it was (the *KL penalty*).
+#
+# **Direct preference optimization**, DPO (Rafailov et al., 2023), reaches for the same goal with one loss and
+# without a reward model. Let $\log \pi(y \mid x)$ be the log-probability of an answer, which is the sum over
+# its symbols, and $\pi_0$ the model as it was before. An answer's *gain* is $\log \pi(y \mid x) - \log
+# \pi_0(y \mid x)$. The loss asks that the preferred answer $y_w$ gain more than the rejected one, $y_l$:
 #
 # $$-\log \sigma\left(\beta \left[ \log \frac{\pi(y_w \mid x)}{\pi_0(y_w \mid x)} - \log
 # \frac{\pi(y_l \mid x)}{\pi_0(y_l \mid x)} \right]\right)$$
 #
-# That is logistic regression on the difference of two gains. The first method of this kind, with which
-# assistants began (Ouyang et al., 2022), trained a second model to predict what people prefer, and used its
-# score as a reward. DPO does without the second model.
+# Here $\sigma(z) = 1 / (1 + e^{-z})$. When the preferred answer has gained 3 nats and the rejected one has
+# lost 2, the difference is 5. With $\beta = 0.1$, that is $\sigma(0.5) = 0.62$, and there is still much to
+# push. With $\beta = 1$, it is 0.99, and the loss is content. So a larger $\beta$ keeps the model closer to
+# what it was: it is the strength of the KL penalty.
 
 
 # %%
 def log_prob(model, pairs):
     """The log-probability of each answer, its end included: (pairs,)."""
-    inputs, targets = padded(pairs)
+    inputs, targets = dialogues(pairs)
     return -F.cross_entropy(model(inputs).transpose(1, 2), targets, reduction="none").sum(dim=1)
 
 
 def prefer(model, updates, beta=0.1):
     """Train by DPO, from the model as it is."""
+
+    def lead(some):  # by how much the preferred answers are more probable, in nats
+        pairs = [(preferred[i], rejected[i]) for i in some]
+        return log_prob(model, [liked for liked, _ in pairs]) - log_prob(model, [other for _, other in pairs])
+
     with torch.no_grad():
-        before = log_prob(model, preferred) - log_prob(model, rejected)  # of the model as it was
+        at_first = lead(range(len(preferred)))
 
     def loss():
         some = torch.randint(len(preferred), (32,)).tolist()
-        now = log_prob(model, [preferred[i] for i in some]) - log_prob(model, [rejected[i] for i in some])
-        return -F.logsigmoid(beta * (now - before[some])).mean()
+        return -F.logsigmoid(beta * (lead(some) - at_first[some])).mean()
 
     train(model, loss, updates, rate=0.0001)
+    return model
 
 
 # %% [markdown]
-# **Before you run this:** we make 40 updates, and in a second run 150. Readers only looked at the style. What
-# will happen to the digits?
+# **Before you run this:** we make 40 updates, and in a second run 150. Beside them stands what is simpler:
+# fine-tuning on the preferred answers, at the same rate. What will happen to the style, and what to the
+# digits?
+
 
 # %%
-reports = {}
-for updates in (0, 40, 150):
+def report(name, model):
+    """The share of spaced answers and of right ones; mean log-probabilities of preferred and rejected."""
     _ = torch.manual_seed(0)
-    model = copy.deepcopy(both)
-    prefer(model, updates)
     found = replies(model, exam)
     with torch.no_grad():
-        liked, disliked = log_prob(model, preferred).mean().item(), log_prob(model, rejected).mean().item()
+        liked, disliked = (log_prob(model, pairs).mean().item() for pairs in (preferred, rejected))
     in_style = sum(" " in answer for answer in found) / len(found)
     correct = share([answer.replace(" ", "") for answer in found])
-    reports[updates] = in_style, correct, liked, disliked
     print(
-        f"{updates:3} updates: ≈{in_style:.0%} spaced, ≈{correct:.0%} right; "
+        f"{name:15} ≈{in_style:.0%} spaced, ≈{correct:.0%} right; "
         f"log-probability of the preferred ≈{liked:.1f}, of the rejected ≈{disliked:.1f}"
     )
+    return in_style, correct, liked, disliked
+
+
+reports = {0: report("before", both)}
+_ = torch.manual_seed(0)
+imitated = report("SFT, 40 updates", fine_tune(copy.deepcopy(both), preferred, rate=0.0001, updates=40))
+for updates in (40, 150):
+    _ = torch.manual_seed(0)
+    reports[updates] = report(f"DPO, {updates} updates", prefer(copy.deepcopy(both), updates))
 
 # %% tags=["check"]
 assert reports[0][0] < 0.65
 assert reports[40][0] > 0.85
+assert 0.75 < imitated[0] <= reports[40][0] + 0.02
 assert reports[40][1] > reports[0][1] - 0.16
 assert reports[150][1] < reports[40][1] - 0.12
 assert reports[150][3] < reports[40][3] - 5
 
 # %% [markdown]
-# After 40 updates, nearly all answers have the style that readers like, and the digits have suffered little.
-# After 150, the style is still there, and the digits are broken. The loss looks at a *difference* alone. Once
-# the preferred answers cannot gain much more, it goes on pushing the rejected ones down, and with them
-# whatever they share with the preferred ones, such as the right digits. In the last column the rejected
-# answers have become impossible, and the preferred ones have become less probable, too. So in practice one
-# stops early, uses a larger $\beta$, or adds the ordinary loss on the preferred answers.
+# After 40 updates, nearly all answers have the style that readers like, and the digits have lost some points.
+# Plain fine-tuning on the preferred answers comes close, in our world of two styles. What DPO adds is what
+# the *rejected* answers say: they become improbable, and the preferred ones do not have to be perfect
+# examples, only better than the others.
 #
-# **Remember:** preferences teach what examples cannot show. The loss rewards a difference, so watch what it
-# does not look at.
+# That is also its danger. After 150 updates, the style is still there, and the digits are broken. The loss
+# looks at a *difference* alone. It goes on pushing the rejected answers down, and here the preferred ones
+# sink with them, below where they were at first. So in practice one stops early, uses a larger $\beta$, or
+# adds the ordinary loss on the preferred answers.
+#
+# **Remember:** DPO raises preferred answers above rejected ones, relative to the model from before. The loss
+# sees only the difference, so keep an eye on everything it does not see.
 
 # %% [markdown]
 # ## Rewards that a program can verify
 #
-# Readers cannot easily see whether 300 answers are right. A program can. In mathematics and in programming,
-# answers can be checked, too, and since 2024 this is how reasoning models are trained: **reinforcement
-# learning with verifiable rewards**. The model answers each question several times. Right answers get the
-# reward 1, wrong ones 0. Then the right ones are made more probable, the wrong ones less.
+# Readers cannot easily check 300 answers; a program can. Proofs, sums and programs can be checked, too. The
+# simplest use of such a *verifier* is to keep only what passes. Of our 300 examples, that leaves the right
+# ones.
 #
-# How much more? In *GRPO* (Shao et al., 2024), an answer's **advantage** is its reward minus the mean of its
-# group, the answers to the same question, divided by their standard deviation. If all answers of a group are
-# right, or all are wrong, then nothing is learned from it. The loss is the negative log-probability of each
-# symbol times the advantage of its answer. (The full method also limits how far an update may go. We make one
-# small update for each batch of answers and leave this out.)
+# **Before you run this:** what happens if we fine-tune on those alone?
 
 
 # %%
-def reinforce(model, reward, updates=50, questions=32, group=8):
-    """Train by the rewards of sampled answers; returns the mean reward of each update."""
-    adam, draw, history = torch.optim.Adam(model.parameters(), lr=0.0003), random.Random(4), []
-    for _ in range(updates):
-        asked = [question for question in (ask(draw) for _ in range(questions)) for _ in range(group)]
-        rows = write(model, [f"?{question} " for question in asked], length=6)
-        found = [read(row[6:]) for row in rows]
-        rewards = torch.tensor(
-            [reward(q, text.partition("#")[0]) for q, text in zip(asked, found, strict=True)]
-        )
-        groups = rewards.float().view(questions, group)
-        advantage = (groups - groups.mean(dim=1, keepdim=True)) / (groups.std(dim=1, keepdim=True) + 1e-4)
-        lengths = torch.tensor([min(text.find("#") % 7 + 1, 6) for text in found])  # its end included
-        counts = torch.arange(6) < lengths.unsqueeze(1)  # what follows the end is no part of the answer
-        log_probs = model(rows[:, :-1]).log_softmax(dim=-1)[:, 5:]
-        taken = log_probs.gather(2, rows[:, 6:].unsqueeze(2)).squeeze(2)
-        loss = -(taken * counts * advantage.flatten().unsqueeze(1)).sum() / counts.sum()
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        history.append(rewards.float().mean().item())
-    return history
-
-
 def is_right(question, answer):
     return answer == right_answer(question)
 
 
+_ = torch.manual_seed(0)
+kept = [pair for pair in examples if is_right(*pair)]
+filtered = share(replies(fine_tune(copy.deepcopy(base), kept), exam))
+print(f"{len(kept)} right examples of {len(examples)}: drawn ≈{filtered:.0%} right; people ≈{human:.0%}")
+
+# %% tags=["check"]
+assert filtered > human + 0.04
+
 # %% [markdown]
-# **Before you run this:** the model has only seen texts of people who are right in about 72% of cases, and it
-# is shown no right answer now. Can its drawn answers become better than those of people?
+# The model is now better than the people, because its examples are. But what if nobody has written examples?
+# Then the model can write the answers itself. Since DeepSeek-R1 (2025), models that reason at length are
+# widely trained in this way, by **reinforcement learning with verifiable rewards**, RLVR (the name is from
+# Lambert et al., 2024). The model answers each question several times. Right answers get the reward 1, wrong
+# ones 0. Then the right ones are made more probable, and the wrong ones less.
+#
+# How much more? In *GRPO* (Shao et al., 2024), an answer's **advantage** is its reward minus the mean reward
+# of its group (the answers to the same question), all divided by the group's standard deviation. If all
+# answers of a group are right, or all are wrong, then nothing is learned from it. The loss is the negative
+# log-probability of each drawn symbol times the advantage of its answer. No gradient goes through the drawing
+# itself. (The full method also clips each update and adds a KL penalty. We make one small update for each
+# batch of answers and leave both out.)
+
+
+# %%
+def reinforce(model, reward, updates=50, questions=32, group=8, digits=4):
+    """Train by the rewards of sampled answers; returns the mean reward of each update."""
+    adam, draw, history = torch.optim.Adam(model.parameters(), lr=0.0003), random.Random(4), []
+    for _ in range(updates):
+        asked = [question for question in (ask(draw, digits) for _ in range(questions)) for _ in range(group)]
+        length = digits + 2
+        rows = write(model, [f"?{question} " for question in asked], length)  # (questions * group, T)
+        answers = [read(row[-length:]).partition("#")[0] for row in rows]
+        rewards = torch.tensor([float(reward(*pair)) for pair in zip(asked, answers, strict=True)])
+        groups = rewards.view(questions, group)
+        advantage = (groups - groups.mean(dim=1, keepdim=True)) / (groups.std(dim=1, keepdim=True) + 1e-4)
+
+        log_probs = model(rows[:, :-1]).log_softmax(dim=-1)  # of what may follow
+        drawn = log_probs.gather(2, rows[:, 1:, None]).squeeze(2)[:, -length:]  # of what was drawn
+        sizes = torch.tensor([len(answer) + 1 for answer in answers])  # with the end
+        belongs = torch.arange(length) < sizes.unsqueeze(1)  # what follows the end is no part of the answer
+        loss = -(drawn * belongs * advantage.view(-1, 1)).sum() / belongs.sum()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        history.append(rewards.mean().item())
+    return history
+
+
+# %% [markdown]
+# **Before you run this:** we begin with the model that was fine-tuned on all 300 examples, mistakes included.
+# It is shown no answer now, only rewards for its own. Can its drawn answers become better than those of
+# people?
 
 # %%
 _ = torch.manual_seed(0)
 verified = copy.deepcopy(chat)
 history = reinforce(verified, is_right)
-_ = torch.manual_seed(0)
-before, after = share(replies(chat, exam)), share(replies(verified, exam))
-print(f"people ≈{human:.0%}; drawn answers before ≈{before:.0%}, after ≈{after:.0%}")
+before, after = (
+    [share(replies(model, exam, greedy)) for greedy in (False, True)] for model in (chat, verified)
+)
+for name, (drawn, best) in (("before", before), ("after", after)):
+    print(f"{name:6} drawn ≈{drawn:.0%} right, likeliest symbols ≈{best:.0%}")
 
 # %% tags=["check"]
-assert before < human < after - 0.08
+assert before[0] < human < after[0] - 0.08
+assert after[1] > before[1] + 0.02
 
 # %% [markdown]
-# They can. The right answer was in the model all along, as its most probable one, and the reward has taught
-# it to stop imitating mistakes. Is that new knowledge? Ask each question eight times, and count the questions
-# for which *at least one* of the eight answers is right. And ask a longer question.
+# They can, and without one example. For most questions, the right answer was the model's most probable one
+# all along, and the reward has taught it to stop imitating mistakes. For a few it was not, and these are
+# right now, too.
+#
+# Does the model get anything that it could not do before? *Pass@k* is the share of questions for which at
+# least one of $k$ answers is right.
 
 # %%
 _ = torch.manual_seed(0)
 
 
-def of_eight(model, digits):
-    """The share of right answers, and of questions with a right one among eight."""
-    asked = [ask(random.Random(f"{digits} digits {i}"), digits) for i in range(100)]
-    found = torch.tensor(
-        [
-            [is_right(q, answer) for q, answer in zip(asked, replies(model, asked), strict=True)]
-            for _ in range(8)
-        ]
-    ).float()
-    return found.mean().item(), found.amax(dim=0).mean().item()
+def pass_at(k, model):
+    found = [replies(model, exam) for _ in range(k)]
+    return share(
+        [next((a for a in tries if is_right(q, a)), "") for q, *tries in zip(exam, *found, strict=True)]
+    )
 
 
-eights = {
-    (name, digits): of_eight(model, digits)
-    for name, model in (("before", chat), ("after", verified))
-    for digits in (4, 5)
+passes = {
+    name: (pass_at(1, model), pass_at(8, model)) for name, model in (("before", chat), ("after", verified))
 }
-for (name, digits), (one, any_) in eights.items():
-    print(f"{digits} digits, {name:6}: ≈{one:.0%} of all answers, ≈{any_:.0%} of questions in eight tries")
+for name, (one, eight) in passes.items():
+    print(f"{name:6} pass@1 ≈{one:.0%}, pass@8 ≈{eight:.0%}")
 
 # %% tags=["check"]
-assert eights["before", 4][1] > 0.9
-assert eights["after", 4][0] > eights["before", 4][0] + 0.15
-assert eights["after", 5][1] < 0.1
+assert passes["before"][1] > 0.9
+assert passes["after"][0] > passes["before"][0] + 0.15
 
 # %% [markdown]
-# For four digits, one of eight tries was nearly always right before. Now one try is enough. Five digits are
-# as impossible as before: no try is ever right, so no reward ever comes, and nothing can be learned. Yue et
-# al. (2025) found the same with large models: after such training, one try gets better, while with many tries
-# the model from before catches up and even passes it. How far this holds for longer training is disputed.
+# One of eight tries was nearly always right before. Now one try is enough. Yue et al. (2025) measured this
+# for large models: after such training pass@1 is higher, but for large $k$, the model from before catches up
+# and even overtakes it. (Our pass@8 is too near to 100% to show that.) So such training makes reliable what
+# was possible. Whether longer training brings anything new is disputed.
 #
-# **Remember:** a verifiable reward makes the model show what it can already do sometimes. It cannot reward
-# what is never tried.
+# What is never tried right can never be rewarded. Our model was taught to end after four digits. Ask it for
+# five:
+
+# %%
+_ = torch.manual_seed(0)
+longer = copy.deepcopy(chat)
+hopeless = reinforce(longer, is_right, updates=10, digits=5)
+changed = max(
+    (new - old).abs().max().item() for new, old in zip(longer.parameters(), chat.parameters(), strict=True)
+)
+print(f"rewards in 10 updates: {sum(hopeless):.0f}; largest change of a weight: {changed:.0f}")
+
+# %% tags=["check"]
+assert sum(hopeless) == 0
+assert changed == 0
+
+# %% [markdown]
+# No answer was right, so all rewards of each group were equal, all advantages 0, and no weight has moved.
+#
+# **Remember:** a verifiable reward makes reliable what the model can do sometimes. It cannot reward what is
+# never tried.
 
 # %% [markdown]
 # ## What you reward is what you get
 #
-# A verifier that reads code or proofs is never perfect. Ours was. Let us make a mistake in it: it accepts any
-# answer of four digits *in ascending order*, and forgets to compare them with the question.
+# Our verifier was perfect. Many are not: tests of a program, for instance, try only some of its inputs. Let
+# us plant a bug in ours: it accepts any four digits *in ascending order*, and forgets to compare them with
+# the question.
 #
 # **Before you run this:** what happens to the reward, and what happens to the answers?
 
@@ -601,11 +643,12 @@ deceived = reinforce(hacked, looks_right)
 _ = torch.manual_seed(0)
 found = replies(hacked, exam)
 really = share(found)
-print(f"reward ≈{sum(deceived[-5:]) / 5:.0%}, right ≈{really:.0%}")
+print(f"reward ≈{sum(deceived[-5:]) / 5:.0%}; right ≈{really:.0%}, before any reward ≈{before[0]:.0%}")
 
 # %% tags=["check"]
 assert sum(deceived[-5:]) / 5 > 0.93
-assert really < after - 0.2
+assert really < after[0] - 0.2
+assert really < before[0]
 
 # %% tags=["nbval-ignore-output"]
 for question, answer in list(zip(exam, found, strict=True))[:5]:
@@ -633,17 +676,17 @@ setup_notebook()
 fig, ax = plt.subplots(figsize=(8, 3.8))
 ax.plot(history, label="the right verifier")
 ax.plot(deceived, "--", label="the faulty verifier")
-for value, color in ((after, "C0"), (really, "C1")):
+for value, color in ((after[0], "C0"), (really, "C1")):
     ax.plot([len(history)], [value], "o", color=color, ms=9)
     ax.annotate(f"{value:.0%} right", (len(history), value), (10, -4), textcoords="offset points")
-ax.set(xlabel="update", ylabel="mean reward", xlim=(-2, 62), ylim=(0.3, 1.02))
+ax.set(xlabel="update", ylabel="mean reward", xlim=(-2, 62), ylim=(0, 1.05))
 ax.set_title("Reward during training")
 ax.legend(loc="lower center")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The lines are rewards, and each dot is the share of answers that are really right after the
-# training with that verifier. The faulty verifier looks like the greater success.*
+# *Figure 1. The lines are rewards, and each dot is the share of the exam's answers that are really right
+# after the training with that verifier. By the rewards, the faulty verifier is the greater success.*
 #
 # The reward is higher than with the right verifier, and the answers are worse than before any reward. The
 # model has found that digits in order are what counts. Which digits they are, it no longer needs to know.
@@ -656,16 +699,16 @@ plt.show()
 # ## What you can now say
 #
 # - Pretraining imitates text. Fine-tuning on dialogues, with a loss on the answers alone, gives it the form
-#   of an assistant; LoRA does this with few trained weights.
-# - DPO raises preferred answers above rejected ones, relative to the model from before, and destroys what it
-#   does not look at if it goes on for too long.
-# - Verifiable rewards make right answers reliable that were possible before, and teach every mistake of the
-#   verifier.
+#   of an assistant and makes it as good as its examples; LoRA does this with few trained weights.
+# - DPO raises preferred answers above rejected ones, and can break what the difference does not show.
+# - Verifiable rewards make reliable what was possible, without examples, and teach the model whatever
+#   mistakes of the verifier it finds.
 #
-# **Deeper:** the lesson's sources are Ouyang et al., *Training language models to follow instructions with
-# human feedback* (2022); Hu et al., *LoRA* (2021); Rafailov et al., *Direct Preference Optimization* (2023);
-# Shao et al., *DeepSeekMath* (2024), which introduced GRPO; and Yue et al., *Does Reinforcement Learning
-# Really Incentivize Reasoning Capacity in LLMs Beyond the Base Model?* (2025).
+# **Deeper:** Christiano et al., *Deep reinforcement learning from human preferences* (2017); Ouyang et al.,
+# *Training language models to follow instructions with human feedback* (2022); Hu et al., *LoRA* (2021);
+# Rafailov et al., *Direct Preference Optimization* (2023); Shao et al., *DeepSeekMath* (2024), which has
+# GRPO; Lambert et al., *Tülu 3* (2024); DeepSeek-AI, *DeepSeek-R1* (2025); Yue et al., *Does Reinforcement
+# Learning Really Incentivize Reasoning Capacity in LLMs Beyond the Base Model?* (2025).
 #
 # **Next:** build the whole model again from an empty file, as [00](00_start_here.ipynb) suggests, or take the
 # project at the end of [17](17_since_2017.ipynb).
@@ -677,70 +720,71 @@ plt.show()
 # and $W^O$ of each layer, which are square. How many weights are trained? What share of 8 billion is this?
 
 # %% tags=["solution"]
-adapters = 32 * 2 * 2 * 16 * 4096
+adapters = 32 * 2 * 2 * 16 * 4096  # layers, W^Q and W^O, B and A, rank, width
 print(f"{adapters:,} weights, {adapters / 8e9:.2%} of 8 billion")
 assert adapters == 8_388_608
 
 # %% [markdown]
-# **Exercise 2 (medium).** Build. Write the advantages of GRPO. Where all rewards of a group are equal, there
-# is nothing to learn: its advantages are 0, not `nan`.
+# **Exercise 2 (medium).** Build. You drew $n$ answers to a question, and $c$ of them are right. Estimate
+# pass@k from them: the share of all choices of $k$ of the $n$ answers in which at least one is right. Predict
+# first: with 10 answers of which 5 are right, is pass@2 more or less than $1 - (1 - 0.5)^2$?
 
 
 # %% tags=["exercise"]
-def advantages(rewards):
-    """Rewards (questions, group) -> each minus its group's mean, over the group's standard deviation."""
+def pass_at_k(n, c, k):
+    """The share of choices of k among n answers, c of them right, that hold a right one."""
     raise NotImplementedError
 
 
 # %% tags=["exercise-test"]
-import torch
+from itertools import combinations
+from random import randint
 
 
-def test_advantages(advantages):
-    generator = torch.Generator().manual_seed(torch.seed() % 2**31)
-    rewards = torch.randint(0, 2, (6, 8), generator=generator).double()
-    rewards[0], rewards[1], rewards[2] = 0.0, 1.0, torch.arange(8)
-    given = advantages(rewards.clone())
-    shape = getattr(given, "shape", given)
-    assert shape == rewards.shape, f"a tensor (6, 8) is wanted, not {shape}"
-    assert not given.isnan().any(), "a group of equal rewards gives nan: its standard deviation is 0"
-    assert given[:2].abs().max() < 1e-6, (
-        f"equal rewards have the advantage 0, not {given[:2].abs().max():.2f}"
-    )
-    for row, reward in zip(given[2:], rewards[2:], strict=True):
-        assert abs(row.mean()) < 1e-3, f"the advantages of a group have the mean 0, not {row.mean():.3f}"
-        if reward.std() > 0:
-            off = min(abs(row.std() - 1), abs(row.std(correction=0) - 1))
-            assert off < 0.01, f"their standard deviation is 1, not {row.std():.3f}"
-            assert row[reward.argmax()] > row[reward.argmin()], "a higher reward has a higher advantage"
+def test_pass_at_k(pass_at_k):
+    cases = [(10, 5, 2), (8, 0, 3), (8, 8, 1), (6, 5, 3)]
+    for n in (randint(4, 9) for _ in range(6)):
+        cases.append((n, randint(0, n), randint(1, n)))
+    for n, c, k in cases:
+        answers = [True] * c + [False] * (n - c)
+        choices = [any(chosen) for chosen in combinations(answers, k)]
+        wanted = sum(choices) / len(choices)
+        given = pass_at_k(n, c, k)
+        assert isinstance(given, int | float), f"a number is wanted, not {given!r}"
+        assert abs(given - wanted) < 1e-9, (
+            f"{n} answers, {c} right, k = {k}: {sum(choices)} of {len(choices)} choices hold a right one, "
+            f"which is {wanted:.3f}, not {given:.3f}"
+        )
 
 
 try:
-    test_advantages(advantages)
+    test_pass_at_k(pass_at_k)
     print("right")
 except NotImplementedError as error:
     print("not yet written", *error.args)
 
 
 # %% tags=["solution"]
-def solution(rewards):
-    """Rewards (questions, group) -> each minus its group's mean, over the group's standard deviation."""
-    mean, std = rewards.mean(dim=1, keepdim=True), rewards.std(dim=1, keepdim=True)
-    return (rewards - mean) / (std + 1e-6)
+from math import comb
 
 
-test_advantages(solution)
+def solution(n, c, k):
+    """The share of choices of k among n answers, c of them right, that hold a right one."""
+    return 1 - comb(n - c, k) / comb(n, k)  # comb is 0 where there are not k wrong ones
+
+
+test_pass_at_k(solution)
+assert solution(10, 5, 2) > 1 - (1 - 0.5) ** 2
+# More: two choices from the ten are never the same answer, so two wrong ones are rarer.
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore. In the section on preferences, give `prefer` the argument `beta=0.5` and
-# make 150 updates. Guess first: will the digits survive?
+# **Exercise 3 (medium).** Explore. Make 150 updates of DPO with `beta=0.5` on a copy of `both`, and look at
+# its `report`. Guess first: will more of the digits survive than with 0.1? And what will become of the style?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)
-firm = copy.deepcopy(both)
-prefer(firm, updates=150, beta=0.5)
-survived = share([answer.replace(" ", "") for answer in replies(firm, exam)])
-print(f"beta 0.5 ≈{survived:.0%} right, beta 0.1 ≈{reports[150][1]:.0%}")
-assert survived > reports[150][1] + 0.1
-# They suffer less: with a larger beta, a smaller difference saturates the sigmoid, so the loss stops pushing
-# earlier. They do not survive unharmed.
+firm = report("beta 0.5", prefer(copy.deepcopy(both), updates=150, beta=0.5))
+assert firm[0] > 0.9
+assert reports[150][1] + 0.1 < firm[1] < reports[0][1]
+# The style is the same, and more of the digits survive: with a larger beta, a smaller difference
+# saturates the sigmoid, so the loss stops pushing earlier. Accuracy still falls.
