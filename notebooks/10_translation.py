@@ -301,10 +301,11 @@ hits = [(ngrams(hypothesis, n) & ngrams(reference, n)).total() for n in (1, 2, 3
 assert hits == [6, 4, 2, 0]
 
 # %% [markdown]
-# ![Below the translation, a bar for each of its words, pairs, triples and quadruples: six of seven words, four
-# of six pairs, two of five triples and none of four quadruples are also in the reference](../images/bleu.svg)
+# ![Below the translation, a bar for each of its words, pairs, triples and quadruples: six of seven words,
+# four of six pairs, two of five triples and none of four quadruples are also in the
+# reference](../images/bleu.svg)
 #
-# *Figure 2. What BLEU counts. A bar is an n-gram of the translation; a full one also occurs in the reference.*
+# *Figure 2. What BLEU counts. A bar is an n-gram of the translation; a full one is also in the reference.*
 #
 # Six of the seven words are in the reference, and so are four of the six pairs. Longer n-grams reward the
 # right order. If an n-gram occurs more often in the translation than in the reference, BLEU takes the
