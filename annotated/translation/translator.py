@@ -102,38 +102,27 @@ class Translator:
 
     # ---- translations
 
-    def __call__(self, sentence: str, beam: int = Search.beam, alpha: float = Search.alpha) -> str:
-        """Translate one sentence."""
-        return self.translate([sentence], beam, alpha)[0]
+    def __call__(
+        self, sentence: str, beam: int = Search.beam, alpha: float = Search.alpha, **options: Any
+    ) -> str:
+        """Translate one sentence; further `options` are those of `search`."""
+        return self.translate([sentence], beam, alpha, **options)[0]
 
     def translate(
-        self,
-        sentences: Iterable[str],
-        beam: int = Search.beam,
-        alpha: float = Search.alpha,
-        penalty: Penalty = Search.penalty,
-        no_repeat_ngram: int = Search.no_repeat_ngram,
-        prefix: str = "",
-        max_tokens: int = 4096,
-        progress: bool = False,
-        first_line: int = 1,
+        self, sentences: Iterable[str], beam: int = Search.beam, alpha: float = Search.alpha, **options: Any
     ) -> list[str]:
         """Translate sentences, one for one and in order; one without a visible character gives "".
 
-        Every translation begins with the words of `prefix`. Sentences of like length are searched together,
-        at most about `max_tokens` source tokens in a batch, each counted `beam` times; on a CPU, as many
-        batches side by side as PyTorch has threads. Messages count lines from `first_line` on. Raises
-        ValueError for a single string or a table, for scores that are not finite, and as `beam_search` does.
+        Further `options` are those of `search`, as which it raises.
         """
-        options = beam, alpha, penalty, no_repeat_ngram, prefix, max_tokens, progress, first_line
-        results = self.search(sentences, *options)
+        results = self.search(sentences, beam, alpha, **options)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
     def n_best(
-        self, sentence: str, n: int = Search.beam, alpha: float = Search.alpha
+        self, sentence: str, n: int = Search.beam, alpha: float = Search.alpha, **options: Any
     ) -> list[tuple[str, float]]:
         """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
-        [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n)
+        [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n, **options)
         return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
 
     def search(
@@ -142,14 +131,28 @@ class Translator:
         beam: int = Search.beam,
         alpha: float = Search.alpha,
         penalty: Penalty = Search.penalty,
+        n_best: int = Search.n_best,
         no_repeat_ngram: int = Search.no_repeat_ngram,
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
         first_line: int = 1,
-        n_best: int = Search.n_best,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first; none for one without a visible character."""
+        """Return the hypotheses of each sentence, best first; none for one without a visible character.
+
+        Sentences of like length are searched together; on a CPU, as many batches side by side as PyTorch has
+        threads.
+
+        Args:
+            beam, alpha, penalty, n_best, no_repeat_ngram: the fields of `Search`.
+            prefix: words with which every translation begins.
+            max_tokens: about the most source tokens in a batch, each counted `beam` times.
+            progress: show a bar, on a terminal.
+            first_line: number of the first sentence in messages.
+
+        Raises ValueError for a single string or a table, for scores that are not finite, and as `beam_search`
+        does.
+        """
         settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
