@@ -4,6 +4,7 @@ import ast
 import base64
 import inspect
 import json
+import re
 import sys
 import textwrap
 import traceback
@@ -13,12 +14,12 @@ from types import TracebackType
 from typing import Any
 
 from annotated.plots.drawing import load, palette
-from annotated.plots.words import describe_figure
 
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
 # Attention of every layer and head is one chart of some 50,000 rows; altair's own limit is 5,000.
 MOST_ROWS = 100_000
+MOST_PANELS = 6  # that an alternative text names
 FONT = "DejaVu Sans"
 FIGURE_STYLE = {
     "figure.figsize": (8.0, 4.5),
@@ -79,6 +80,24 @@ def _describe_figures(formatter: Any) -> None:
 
     if draw:
         formatter.for_type(kind, draw_with_words)
+
+
+def describe_figure(figure: Any) -> str:
+    """Return alternative text: the figure's title, then what is drawn in its first panels."""
+    panels = dict.fromkeys(filter(None, map(describe_axes, figure.axes[:MOST_PANELS])))
+    text = re.sub(r"[$\\{}]", "", "; ".join(filter(None, [figure.get_suptitle(), *panels])))
+    return " ".join(text.split()) or "Figure"
+
+
+def describe_axes(axes: Any) -> str:
+    """Return title, what is drawn over what, and the legend: `Loss: nats over update (train, val)`."""
+    if not axes.get_visible():
+        return ""
+    drawn = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+    if legend := axes.get_legend():
+        drawn += f" ({', '.join(text.get_text() for text in legend.get_texts())})"
+    title = axes.get_title() or axes.get_title("left") or axes.get_title("right")
+    return ": ".join(filter(None, (title, drawn)))
 
 
 def _show_refusal(

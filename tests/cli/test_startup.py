@@ -20,7 +20,7 @@ atexit.register(lambda: print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 sys.exit(main(sys.argv[1:]))
 """
 
-ASKED = [["--help"], ["--version"], *([command.__name__, "--help"] for command in COMMANDS)]
+ASKED = [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)]
 
 
 @pytest.mark.parametrize("arguments", ASKED, ids=" ".join)

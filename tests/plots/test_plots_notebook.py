@@ -14,8 +14,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from annotated.plots.notebook import chart_bundle, setup_notebook, show_source
-from annotated.plots.words import describe_figure
+from annotated.plots.notebook import chart_bundle, describe_figure, setup_notebook, show_source
 from annotated.transformer import attention as masks
 
 alt = pytest.importorskip("altair")

@@ -1,4 +1,4 @@
-"""The commands and their flags. The docstring of a command's function is what its --help says."""
+"""The commands and their flags. The docstring of the function that adds a command's flags is its --help."""
 
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, _ActionsContainer
 from dataclasses import MISSING, fields
@@ -89,7 +89,7 @@ def add_files(command: ArgumentParser) -> None:
     add("--traceback", action="store_true", help="show where an error arose")
 
 
-def train(command: ArgumentParser) -> None:
+def add_train(command: ArgumentParser) -> None:
     """train a model
 
     Train a model on a corpus, or on your own pair of files.
@@ -134,7 +134,7 @@ def train(command: ArgumentParser) -> None:
     add_torch(command)
 
 
-def translate(command: ArgumentParser) -> None:
+def add_translate(command: ArgumentParser) -> None:
     """translate lines of text
 
     Translate files, or standard input, to standard output: one line in, one line out.
@@ -160,7 +160,7 @@ def translate(command: ArgumentParser) -> None:
     add_torch(command)
 
 
-def evaluate(command: ArgumentParser) -> None:
+def add_evaluate(command: ArgumentParser) -> None:
     """score a model on a corpus
 
     Translate a split of a corpus, or your own file, and print BLEU, chrF and perplexity (without
@@ -186,7 +186,7 @@ def evaluate(command: ArgumentParser) -> None:
     add_torch(command)
 
 
-def average(command: ArgumentParser) -> None:
+def add_average(command: ArgumentParser) -> None:
     """average the weights of checkpoints
 
     Write a model whose weights are the mean of those of several checkpoints (section 6.1).
@@ -200,7 +200,7 @@ def average(command: ArgumentParser) -> None:
     add_torch(command)
 
 
-def export(command: ArgumentParser) -> None:
+def add_export(command: ArgumentParser) -> None:
     """write a model for another engine
 
     Write a model for CTranslate2 or as Hugging Face's MarianMTModel, into a new folder.
@@ -218,7 +218,7 @@ def export(command: ArgumentParser) -> None:
     add_torch(command)
 
 
-def reproduce(command: ArgumentParser) -> None:
+def add_reproduce(command: ArgumentParser) -> None:
     """train and score a published model anew
 
     Train as a recipe says, then score the splits that it names.
@@ -231,7 +231,7 @@ def reproduce(command: ArgumentParser) -> None:
     add_torch(command)
 
 
-def check(command: ArgumentParser) -> None:
+def add_check(command: ArgumentParser) -> None:
     """tell whether a Transformer of your own is right
 
     Hold a Python file to the laws that every Transformer keeps: causality, padding, scale, the loss,
@@ -260,7 +260,7 @@ def check(command: ArgumentParser) -> None:
     add_files(command)
 
 
-def build(command: ArgumentParser) -> None:
+def add_build(command: ArgumentParser) -> None:
     """write stubs of a Transformer to fill in
 
     Write transformer.py: the parts of a Transformer in the order of the lessons, each with its shapes.
@@ -273,8 +273,14 @@ def build(command: ArgumentParser) -> None:
     add_files(command)
 
 
-# What adds the flags of a command, and the module beside this one that has the function of the same name.
+# What adds the flags of each command, and the module beside this one that has the function of its name.
 COMMANDS = {
-    train: "train", translate: "translate", evaluate: "evaluate", average: "models", export: "models",
-    reproduce: "models", check: "check", build: "check",
-}  # fmt: skip
+    "train": (add_train, "train"),
+    "translate": (add_translate, "translate"),
+    "evaluate": (add_evaluate, "evaluate"),
+    "average": (add_average, "models"),
+    "export": (add_export, "models"),
+    "reproduce": (add_reproduce, "models"),
+    "check": (add_check, "check"),
+    "build": (add_build, "check"),
+}

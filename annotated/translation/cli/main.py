@@ -75,8 +75,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     version = {"action": "version", "version": f"annotated {__version__}"}
     parser.add_argument("--version", **version)  # type: ignore[arg-type]
     commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND ...")
-    for add_flags, module in COMMANDS.items():
-        name = add_flags.__name__
+    for name, (add_flags, module) in COMMANDS.items():
         summary, _, text = cleandoc(add_flags.__doc__ or "").partition("\n\n")
         description, examples, closing = text.partition("example")
         command = commands.add_parser(
