@@ -59,6 +59,8 @@ def smoothed_cross_entropy(
         states: the decoder's states (n, d_model).
         weight, bias: the output projection's, (size, d_model) and (size,).
         target: right tokens (n,), int64.
+        smoothing: probability that is spread over the other tokens, in [0, 1).
+        padding_idx: the target that counts nothing.
         chunk: number of tokens whose logits are in memory at a time.
 
     Returns the same sum as `LabelSmoothing(size, padding_idx, smoothing)(log_softmax(logits), target)`.

@@ -53,7 +53,7 @@ class Metric:
         return Score(self.name, value, self.signature)
 
     def better(self, value: Any, other: Any) -> Any:
-        """Tell whether a score is better than another, or of arrays of scores, which are."""
+        """Tell whether a score is better than another; for arrays, element by element."""
         return value < other if self.lower_is_better else value > other
 
 
@@ -228,7 +228,10 @@ def bootstrap(
     tokenize: str | None = None,
     metric: MetricLike | None = None,
 ) -> Score:
-    """Score a system with its 95% interval over other test sets; else as `paired_bootstrap`."""
+    """Score a system, with the 95% interval over test sets drawn from this one, with replacement.
+
+    `metric` and `tokenize` are those of `paired_bootstrap`, as which it raises.
+    """
     metric = resampled_metric(metric, tokenize, samples)
     draws = resample(metric, hypotheses, references, samples, seed)
     return with_interval(metric(hypotheses, references), draws)

@@ -66,7 +66,8 @@ def beam_search(
         max_len: length limit, for all sentences or for each, start and end symbol included. By default 50
             tokens are generated more than the input has, as in the paper. The model's number of positions is
             a limit too, and a longer prefix is kept.
-        start_symbol, end_symbol: our tokenizers'; `data_gen` starts with 1, and has no end.
+        start_symbol, end_symbol: by default the tokenizers'. Rows of `data_gen` start with 1, without an end.
+        beam: number of unfinished hypotheses kept of each sentence.
         alpha, penalty: see `length_penalty`; alpha 0 compares plain log-probabilities.
         n_best: number of hypotheses returned for each sentence, best first (fewer, if fewer were found).
         no_repeat_ngram: length of the sequences of tokens of which none is generated twice in a translation

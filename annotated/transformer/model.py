@@ -198,6 +198,14 @@ def make_model(
     dropout: float = 0.1,
     **settings: Any,
 ) -> EncoderDecoder:
-    """Build a model; `settings` are the further fields of `TransformerConfig`, such as `norm_first=True`."""
+    """Build a model with fresh weights, by default the paper's base model with nothing tied (Table 3).
+
+    Args:
+        src_vocab, tgt_vocab: sizes of the vocabularies.
+        N, d_model, d_ff, h, dropout: layers in each stack, widths, heads and P_drop.
+        settings: further fields of `TransformerConfig`, such as `norm_first=True`.
+
+    Raises ValueError as `TransformerConfig` does.
+    """
     config = TransformerConfig(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, **settings)
     return EncoderDecoder.from_config(config)

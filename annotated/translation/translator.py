@@ -46,6 +46,7 @@ class Translator:
     by `tokenizers.normalize` before the model reads it.
 
     Args:
+        model, src_tokenizer, tgt_tokenizer: as `load_model` returns them.
         tokenized: the model was trained on lower-cased, tokenized text alone, so capitals are refused.
         pair: the languages, such as "en-de", if known.
         engine: "pytorch" searches with `beam_search`; "ctranslate2" finds the same on a CPU, about twice as

@@ -21,19 +21,9 @@ from annotated.batches import Batch
 from annotated.fast import CpuKernels
 from annotated.schedule import rate
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation import devices
 from annotated.translation.data.token_batches import TokenBatches, mixed_seed
-from annotated.translation.devices import (
-    all_reduce,
-    broadcast,
-    data_parallel,
-    default_torch_state,
-    find_device,
-    print_message,
-    raise_on_all_ranks,
-    rank_and_world,
-    silent,
-    stop_on_interrupt,
-)
+from annotated.translation.devices import broadcast, print_message, raise_on_all_ranks, silent
 from annotated.translation.storage.model_folder import (
     TrainedText,
     check_has_settings,
@@ -61,8 +51,10 @@ class Trainer:
     Under `torchrun`, each process takes its share of every update, and only the first reads and writes `out`.
 
     Args:
+        model: as `make_model` builds it, which is moved to the `device`.
         tokenizers: of source and target.
-        validation: batches to validate on after each epoch.
+        batches, validation: what to train on, and what to validate on after each epoch.
+        config, out: settings and folder of the run (see `RunFolder`).
         record: what training.json says besides `config`, such as the name of the corpus. What it tells of the
             text (see `TrainedText`), validation goes by.
         fingerprint: checksum of the text. A resumed run must have the same, the same settings and record.
@@ -83,21 +75,21 @@ class Trainer:
         if validation is None:
             config.check_without_validation()
         check_has_settings(model)
-        self.device = find_device(device)
+        self.device = devices.find_device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
         record, self.validation = record or {}, None
         if validation is not None:
             self.validation = Validation(validation, tokenizers[1], TrainedText.of(record), config.metric)
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**record, **dataclasses.asdict(config)}
-        self.rank, self.world = rank_and_world()
+        self.rank, self.world = devices.rank_and_world()
         self.progress = Progress(update_batches=config.accumulate * self.world, fingerprint=fingerprint)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, tokenizers[1].pad)
         if config.compile:
             self.summed.compile()
-        self.parallel: Any = data_parallel(self.summed, variant=model.config.variant != "paper")
+        self.parallel: Any = devices.data_parallel(self.summed, variant=model.config.variant != "paper")
 
     def fit(self, resume: bool = False) -> Path:
         """Train to the end, or until Ctrl-C; returns the run's folder.
@@ -105,7 +97,7 @@ class Trainer:
         With `resume`, go on from the newest checkpoint, or start where there is none. Raises ValueError
         where `out` holds another run, TrainingError where the loss is not finite, before weights change.
         """
-        with default_torch_state(self.device), self.out.open(resume):
+        with devices.default_torch_state(self.device), self.out.open(resume):
             self.run(resume)
         return self.out.path
 
@@ -119,7 +111,7 @@ class Trainer:
         self.began = time.perf_counter(), p.step
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
         bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
-        with bar, stop_on_interrupt() as stop_asked:
+        with bar, devices.stop_on_interrupt() as stop_asked:
             if self.validation and p.validation_due(c):  # it was killed between checkpoint and validation
                 self.validate()
             stop = False
@@ -196,7 +188,7 @@ class Trainer:
             torch.manual_seed(mixed_seed(c.seed, p.step, self.rank + number * self.world))
             loss += self.backward(batch, weight, last=number == len(share) - 1)
             ntokens += batch.ntokens * weight
-        loss, ntokens, stop = all_reduce([loss, ntokens, stop_asked()], self.device)
+        loss, ntokens, stop = devices.all_reduce([loss, ntokens, stop_asked()], self.device)
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad *= self.world / ntokens  # DistributedDataParallel averages over processes
