@@ -23,7 +23,6 @@ from .modes import evaluating as evaluating
 from .perplexity import score_tokens as score_tokens
 from .schedule import noam_scheduler as noam_scheduler, rate as rate
 from .search.beam import Hypothesis as Hypothesis, beam_search as beam_search
-from .search.cache import DecoderCache as DecoderCache, KeyValueCache as KeyValueCache
 from .search.config import length_penalty as length_penalty
 from .search.greedy import greedy_decode as greedy_decode
 from .transformer.attention import (
@@ -32,6 +31,7 @@ from .transformer.attention import (
     clones as clones,
     subsequent_mask as subsequent_mask,
 )
+from .transformer.cache import DecoderCache as DecoderCache, KeyValueCache as KeyValueCache
 from .transformer.config import TransformerConfig as TransformerConfig
 from .transformer.layers import (
     DecoderLayer as DecoderLayer,

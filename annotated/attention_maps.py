@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from annotated.modes import evaluating
-from annotated.search.cache import KeyValueCache
 from annotated.transformer.attention import Mask, MultiHeadedAttention
+from annotated.transformer.cache import KeyValueCache
 from annotated.transformer.model import EncoderDecoder
 
 AttentionMaps = dict[tuple[str, int], Tensor]

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from annotated.modes import evaluating
-from annotated.search.cache import DecoderCache
 from annotated.search.config import EXTRA_TOKENS, Penalty, Search
 from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.cache import DecoderCache
 from annotated.transformer.model import EncoderDecoder
 
 

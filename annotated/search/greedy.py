@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from annotated.modes import evaluating
-from annotated.search.cache import DecoderCache
+from annotated.transformer.cache import DecoderCache
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -1,6 +1,7 @@
 """The model of the paper and nothing else, in the order in which to read it:
 
     attention   equation 1, several heads of it, and masks (sections 3.2.1 to 3.2.3)
+    cache       what a decoder has computed for earlier positions: a search goes on from there
     layers      embeddings, feed-forward network, residual connections, encoder and decoder layer (3.1 to 3.4)
     positions   positional encodings (3.5)
     config      the size of a model (Table 3)

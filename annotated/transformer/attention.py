@@ -7,14 +7,12 @@ A mask is a boolean tensor, **True where attention is allowed**, of shape (batch
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from annotated.search.cache import KeyValueCache
+from annotated.transformer.cache import KeyValueCache
 
 Mask = Tensor | None  # None allows everything
 
@@ -99,7 +97,7 @@ class MultiHeadedAttention(nn.Module):
         key: Tensor,
         value: Tensor,
         mask: Mask = None,
-        cache: "KeyValueCache | None" = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor:
         """Attend from `query` (B, T, d_model) to `key` and `value` (B, S, d_model); returns (B, T, d_model).
 

@@ -2,15 +2,12 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotated.transformer.attention import Mask, clones, init_linear
-
-if TYPE_CHECKING:
-    from annotated.search.cache import LayerCache
+from annotated.transformer.cache import LayerCache
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
 
@@ -125,7 +122,7 @@ class DecoderLayer(nn.Module):
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 3)
 
     def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "LayerCache | None" = None
+        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: LayerCache | None = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         known, projected = (cache.target, cache.memory) if cache is not None else (None, None)

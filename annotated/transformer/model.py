@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from annotated.transformer.attention import Mask, MultiHeadedAttention, clones, init_linear
+from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import DecoderLayer, Embeddings, EncoderLayer, PositionwiseFeedForward
 from annotated.transformer.positions import LearnedPositions
 from annotated.transformer.variants import find_parts
-
-if TYPE_CHECKING:
-    from annotated.search.cache import DecoderCache
 
 
 class Stack(nn.Module):
@@ -48,7 +46,7 @@ class Decoder(Stack):
     """N decoder layers (section 3.1)."""
 
     def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: "DecoderCache | None" = None
+        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: DecoderCache | None = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         if cache is not None:
@@ -178,7 +176,7 @@ class EncoderDecoder(nn.Module):
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
-        self, memory: Tensor, src_mask: Mask, tgt: Tensor, tgt_mask: Mask, cache: "DecoderCache | None" = None
+        self, memory: Tensor, src_mask: Mask, tgt: Tensor, tgt_mask: Mask, cache: DecoderCache | None = None
     ) -> Tensor:
         """Memory (batch, src_len, d_model) and tokens (batch, tgt_len) -> states (batch, tgt_len, d_model).
 

@@ -3,8 +3,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from annotated.search.cache import DecoderCache, KeyValueCache
 from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.cache import DecoderCache, KeyValueCache
 from annotated.transformer.model import make_model
 
 

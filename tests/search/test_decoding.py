@@ -8,9 +8,9 @@ from torch import nn
 
 from annotated.batches import padding_mask
 from annotated.search.beam import beam_search, best_continuations
-from annotated.search.cache import DecoderCache
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
+from annotated.transformer.cache import DecoderCache
 from annotated.transformer.model import Generator, make_model
 
 START, END, PAD = 0, 1, 2
