@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
+import torch
+
 NOT_BESIDE = "annotated", "torch"  # packages that stay loaded, even if they lie in the folder of a file
 
 
@@ -18,19 +20,23 @@ NOT_BESIDE = "annotated", "torch"  # packages that stay loaded, even if they lie
 def as_script(path: Path, forget: bool = True) -> Iterator[None]:
     """Let code find the modules beside its file and a command line of its own, while it is loaded and called.
 
-    Afterwards these modules are forgotten: the next file may have others of the same names.
+    Afterwards these modules are forgotten: the next file may have others of the same names. What it sets for
+    all of PyTorch, a type or a seed, is as before.
     """
 
     def leave(status: int) -> NoReturn:
         raise SystemExit(f"os._exit({status})")
 
     argv, folders, exit_, before = sys.argv, sys.path[:], os._exit, set(sys.modules)
+    dtype = torch.get_default_dtype()
     folder = path.parent.absolute()
     root = root_of(folder)
     sys.argv, sys.path[:0], os._exit = [str(path)], [str(folder), str(root)], leave
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            yield
     finally:
+        torch.set_default_dtype(dtype if forget else torch.get_default_dtype())
         sys.argv, sys.path[:], os._exit = argv, folders, exit_
         for name in set(sys.modules) - before if forget else ():
             file = str(getattr(sys.modules[name], "__file__", None) or "")

@@ -45,8 +45,7 @@ MISTAKES: Predicates = {
         "a sigmoid stands where the softmax should": lambda f: (f.s / f.c).sigmoid() @ f.v,
         "the division by sqrt(d_k) comes after the softmax: it must come before": lambda f: softmax(f.s) / f.c @ f.v,
         "the division is by sqrt(d_model), the width of all heads: d_k is query.size(-1)": lambda f: softmax(f.s / (f.q.size(1) * f.q.size(-1)) ** 0.5) @ f.v,
-        "the division is by the root of the number of keys: d_k is query.size(-1)": lambda f: softmax(f.s / f.k.size(-2) ** 0.5) @ f.v,
-        "the division is by the root of the number of queries: d_k is query.size(-1)": lambda f: softmax(f.s / f.q.size(-2) ** 0.5) @ f.v,
+        **each("the division is by the root of the number of {}: d_k is query.size(-1)", lambda of, f: softmax(f.s / f.s.size({"queries": -2, "keys": -1}[of]) ** 0.5) @ f.v, "keys", "queries"),
         "the division is by the root of the width of the values: d_k is query.size(-1)": lambda f: softmax(f.s / f.v.size(-1) ** 0.5) @ f.v,
         "the weights are returned first: return output, weights": lambda f: softmax(f.s / f.c),
         "the key is not transposed: Q K^T is query @ key.transpose(-2, -1)": lambda f: softmax(f.q @ f.k / f.c) @ f.v,
@@ -75,8 +74,7 @@ MISTAKES: Predicates = {
         "the heads are joined by view alone, which mixes words: transpose(1, 2) first": lambda f: f.apart().reshape(f.Q.shape),
         "the heads are cut as (d_k, h): view(B, T, h, d_k)": lambda f: f.heads(split=f.cut),
         "the heads are cut as (d_k, h), and divided by sqrt(h): view(B, T, h, d_k)": lambda f: f.heads(split=f.cut, by=2),
-        "the heads are added up, not concatenated": lambda f: f.apart().sum(1),
-        "the heads are averaged, not concatenated": lambda f: f.apart().mean(1),
+        **each("the heads become their {}: they must be concatenated", lambda how, f: getattr(f.apart(), how)(1), "sum", "mean"),
         "the division by sqrt(d_k) is missing in the heads": lambda f: f.heads(by=1),
         "the heads divide by sqrt(d_model): each is only d_k = d_model / h wide": lambda f: f.heads(by=f.Q.size(-1) ** 0.5),
         "the heads divide by d_k, not by its root": lambda f: f.heads(by=f.root**2),
@@ -116,6 +114,7 @@ MISTAKES: Predicates = {
         "this is RMSNorm: a layer norm also subtracts the mean": lambda f: f.x / f.x.square().mean(-1, keepdim=True).sqrt(),
         "the division by the deviation is missing": lambda f: f.x - f.x.mean(-1, keepdim=True),
         "the division is by the variance, and must be by its root": lambda f: any(close(f.got, (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True, correction=n), 1e-3) for n in (0, 1)),
+        "squares are added up: the deviation is the root of their mean": lambda f: f.normal / f.x.size(-1) ** 0.5,
         "the gain does not start at 1": lambda f: close((f.got / f.normal)[0, 0], (f.got / f.normal)[0, 1], 1e-2),
     },
     "embeddings: scale": {  # of width 16, for 11 words
@@ -137,8 +136,7 @@ MISTAKES: Predicates = {
     "positions: formula": {  # columns j, and a table whose exponents, base, unit and beginning can be changed
         "positions begin at 1: they begin at 0": lambda f: f.table(start=1),
         "sines and cosines are swapped: even columns are sines": lambda f: f.table().unflatten(-1, (-1, 2)).flip(-1).flatten(-2),
-        "every column is a sine: the odd ones are cosines": lambda f: f.table()[:, 0::2].repeat_interleave(2, -1),
-        "every column is a cosine: the even ones are sines": lambda f: f.table()[:, 1::2].repeat_interleave(2, -1),
+        **each("every column is a {}: sines and cosines take turns", lambda of, f: f.table()[:, of == "cosine" :: 2].repeat_interleave(2, -1), "sine", "cosine"),
         "the exponent is i / d_model: it is 2i / d_model": lambda f: f.table(f.j // 2),
         "the exponent is 4i / d_model: the steps of arange(0, d_model, 2) are 2i already": lambda f: f.table(f.j // 2 * 4),
         PAIR: lambda f: f.table(f.j),
@@ -195,6 +193,7 @@ MISTAKES: Predicates = {
         "the encoder and cross-attention can see padding: the source mask is not used there": lambda f: f.encoder and f.cross,
         "the encoder can see padding: the source mask is not used there": lambda f: f.encoder,
         "cross-attention can see padding: the source mask is not used there": lambda f: f.cross,
+        "no attention sees padding: something else changes with the length, such as positions": lambda f: f.known,
     },
     "model: batch": {
         "a mask lines up with the heads, not with the batch: mask.unsqueeze(1)": lambda f: f.by_head,
@@ -225,6 +224,7 @@ MISTAKES: Predicates = {
     },
     "batch: masks": {
         "the source mask is inverted: src != pad": lambda f: f.inverted,
+        "it has no dimension for the queries: (src != pad).unsqueeze(-2)": lambda f: f.flat,
         "0 is taken for padding, whatever pad is: src != pad": lambda f: f.zero,
         f"the causal mask is missing in the target mask: {BOTH}": lambda f: f.real.expand(2, 4, 4),
         "the target mask is inverted": lambda f: (~(f.causal & f.real)).float(),

@@ -160,8 +160,10 @@ def recorded(run: Callable[[], Any], trace: Trace) -> tuple[Any, list[Call]]:
 def expect_modes(part: Any, build: Callable[[float], nn.Module], run: Callable[[nn.Module], Tensor]) -> None:
     """Raise Failure unless two runs agree in evaluation and, where a part takes dropout, not in training."""
     module = build(0.0)
-    expect(close(run(module), run(module)), "the same input gives two outputs in evaluation mode")
+    out = run(module)
+    expect(close(out, run(module)), "the same input gives two outputs in evaluation mode")
     if takes(part, "drop"):
+        expect(close(out, run(module.train())), "with dropout 0, training differs from evaluation")
         module = build(0.5).train()
         expect(not close(run(module), run(module)), "dropout changes nothing in training")
 

@@ -130,6 +130,17 @@ def test_the_modules_beside_one_file_do_not_serve_the_next(tmp_path: Path) -> No
     assert "layers" not in sys.modules
 
 
+def test_what_a_file_sets_for_all_of_torch_ends_with_its_check(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("import torch\ntorch.set_default_dtype(torch.float64)\ntorch.manual_seed(1)\n")
+    torch.manual_seed(7)
+    wanted = torch.rand(3)
+    torch.manual_seed(7)
+    run_file(path)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.equal(torch.rand(3), wanted)
+
+
 def test_a_file_of_a_package_is_checked_as_one_of_its_modules(tmp_path: Path) -> None:
     package = tmp_path / "project" / "parts"
     package.mkdir(parents=True)

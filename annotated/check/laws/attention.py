@@ -145,8 +145,8 @@ def multi_head_equation(code: Code) -> str:
         return apart(**changes).transpose(1, 2).flatten(2)
 
     order = torch.arange(D).view(-1, H).T.flatten()  # a head's numbers may lie d_k apart
-    other = side_by_side(Q=Q[..., order], K=K[..., order], V=V[..., order])[..., order.argsort()]
-    if not close(joined, other):
+    other = side_by_side(Q=Q[..., order], K=K[..., order], V=V[..., order])
+    if not (close(joined, other) or close(joined, other[..., order.argsort()])):
         ways = {"heads": side_by_side, "apart": apart, "view": lambda x: x.reshape(3, H, x.size(1), -1)}
         ways["cut"] = lambda x: x.view(*x.shape[:2], -1, H).transpose(1, 2)
         seen = "what enters W^O is not the heads side by side"

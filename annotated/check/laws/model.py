@@ -65,7 +65,7 @@ def eval_is_deterministic(code: Code) -> str:
 @law(*MODEL, "model: sizes", *WRONG)
 def sizes(code: Code) -> None:
     """N layers, h heads and d_ff are used, whatever they are: other sizes give another model."""
-    make, N, S, T = code["make_model"], 3, SRC.size(1), TGT.size(1)
+    make, N, S, T = code["make_model"], 5, SRC.size(1), TGT.size(1)  # 5: not a divisor of usual defaults
     model = Model.of(code, N=N)
     with spied() as weights:
         model(SRC, TGT)
@@ -164,6 +164,7 @@ def source_padding(code: Code) -> None:
         of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
         facts = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
         facts["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
+        facts["known"] = all(of.values())
         facts["zero_works"] = pad != 0 and code.pad == 0
         example = f"one row: {numbers(before)} without, {numbers(after)} with padding {pad}"
         with known_padding(code):

@@ -267,4 +267,7 @@ def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:
         mistake = f"the softmax runs over dim={dim}: it must run over the vocabulary, dim=-1"
         expect(not over, f"a position's probabilities add up to {sums[0, 0]:.3g}", mistake=mistake)
     expect(not ((out >= 0).all() and close(out.sum(-1), ones, 1e-3)), "these are probabilities", numbers(out))
+    if logits:
+        scale = (out * logits[-1]).sum() / logits[-1].square().sum()
+        expect(close(out, logits[-1] * scale), "these are neither log-probabilities nor logits", numbers(out))
     return "gives logits"

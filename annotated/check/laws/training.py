@@ -52,9 +52,10 @@ def batch_masks(code: Code) -> None:
         mask, wanted = allowed(code, batch, "src_mask"), (src != pad)[:, None]
         example = f"{mask.tolist()}, and should be {wanted.tolist()}, with padding {pad}"
         facts = {"inverted": torch.equal(~mask, wanted), "zero": pad != 0 and bool(mask.all())}
+        facts["flat"] = torch.equal(mask, wanted[:, 0])
         expect(torch.equal(mask, wanted), "src_mask is wrong", example, **facts)
         mask, causal = allowed(code, batch, "tgt_mask", "trg_mask"), torch.ones(4, 4).tril().bool()
-        mask = mask.expand(2, 4, 4) if mask.shape == (2, 1, 4) else mask
+        mask = mask.expand(2, 4, 4) if mask.shape in ((2, 1, 4), (1, 4, 4), (4, 4)) else mask
         real = (tgt[:, :-1] != pad)[:, None]
         right = any(torch.equal(mask, causal & x) for x in (real, real.mT, real & real.mT))
         last, should = rows_of(mask[-1]), rows_of((causal & real)[-1])
