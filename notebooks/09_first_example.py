@@ -6,7 +6,7 @@
 #
 # Previous: [08_training_recipe](08_training_recipe.ipynb) · Next: [10_translation](10_translation.ipynb)
 #
-# *25 minutes to read, under a minute to run.*
+# *30 minutes to read, under a minute to run.*
 #
 # - **Before:** you know gradients in PyTorch, the model ([00](00_start_here.ipynb)), and its loss and
 #   schedule ([08](08_training_recipe.ipynb)).

@@ -7,7 +7,7 @@
 # Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Beside this
 # lesson: [21_averaging](21_averaging.ipynb)
 #
-# *44 minutes to read, a minute to run.*
+# *45 minutes to read, a minute to run.*
 #
 # - **Before:** you know the greedy loop and the causal mask ([00](00_start_here.ipynb)), and what BLEU counts
 #   ([10](10_translation.ipynb)).
