@@ -23,7 +23,8 @@
 # mistakes that are easy to make, and about what came after.
 #
 # **Do you have only half an hour?** Read the four sections marked with ▸: *The reward first*; *A model small
-# enough to print*, with its computation in 26 steps; *One word first*; and *One query, three keys*.
+# enough to print*, with its computation in 26 steps; *One word first*; and *One query, three keys*, with the
+# three lines before it that say what a query, a key and a value are.
 
 # %% tags=["install"]
 import sys
@@ -94,7 +95,7 @@ plt.show()
 # *Figure 1. Each row is one step of writing. Its label names the German token that the model had just read
 # and the token that it then wrote. The numbers say how much attention each English token got, as the mean of
 # the four heads of the last layer, and each row adds up to 1. The symbol `<s>` marks the start of a sentence,
-# and `</s>` marks its end; the drawings write start and end.*
+# and `</s>` marks its end; in the drawings, they appear as start and end.*
 
 # %% tags=["check"]
 source_of = {german: seen.src_tokens[row.argmax()] for german, row in zip(written, looked, strict=True)}
@@ -174,8 +175,8 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # `generator`.
 #
 # Comments in our code give shapes. B is the number of sentences that the model reads at once, S is the number
-# of source tokens, and T is the number of target tokens. Some parts read either language, and there S or T is
-# written as `length`.
+# of source tokens, and T is the number of target tokens. Some parts are used for both languages; in their
+# comments, we write `length` instead of S or T.
 
 # %% [markdown]
 # ### ▸ A model small enough to print
@@ -273,20 +274,20 @@ words, cat_runs = ["a", "cat", "runs"], english[2]
 print(words, "→", cat_runs.tolist())
 
 # %% [markdown]
-# The drawing shows the path of the sentence through the model, up to the first German word. Its numbers, and
-# all those in between, are computed below.
+# The drawing shows the path of the sentence through the model, up to the first German word. The numbers in
+# it, and all the intermediate results that it leaves out, are computed below.
 #
 # ![A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat looks
 # mostly at a. Its vectors are the memory. In the decoder, start looks mostly at cat in the memory, and its
 # vector becomes (0.15, 0.40, 1.08, −1.63). The next word is to be eine 0.66, ein
 # 0.31.](../images/cat_whole.svg)
 #
-# *Figure 4. One head of each attention, the second one. The width of a line shows a weight.*
+# *Figure 4. Only one head of each attention is drawn, the second. The width of a line shows a weight.*
 #
 # The next cell shows the whole computation in 26 steps, and you can play with it. Go from step to step with
 # the arrow keys, and click a number to see which numbers it was computed from. You do not have to understand
-# all of it now: the following sections explain one step after another, and you can come back to look at each
-# of them, to change a word, or to take a part of the model away.
+# all of it now: the following sections explain one step after another. You can come back to this cell at any
+# time to look at a step again, to change a word, or to remove a part of the model.
 
 # %%
 from annotated.plots import step_through
@@ -408,9 +409,8 @@ assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0
 #
 # Think of a clock with several hands. The first hand turns by one radian per position, and each of the
 # following hands turns more slowly than the one before. Together they tell the time, and the time is the
-# position. A hand that points at an angle is described by two numbers, the sine and the cosine of the angle,
-# so a vector of four numbers has room for two hands. At position $pos$, their angles are $pos$ and $pos /
-# 100$.
+# position. The direction of a hand is described by two numbers, the sine and the cosine of its angle, so a
+# vector of four numbers has room for two hands. At position $pos$, their angles are $pos$ and $pos / 100$.
 #
 # ![Embedding plus position is what enters the encoder. For cat: (0.00, 1.20, 0.80, −0.40) plus (0.84, 0.54,
 # 0.01, 1.00) is (0.84, 1.74, 0.81, 0.60). Each pair of the position's numbers is the hand of a clock: the
@@ -486,9 +486,11 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # %% [markdown]
 # #### ▸ One query, three keys
 #
-# Our model has two heads, and in the second one *cat* has learned to look at *a*. We follow this head. Its
-# three matrices, $W^Q$, $W^K$ and $W^V$, make queries, keys and values that are $d_k = 2$ numbers wide.
-# Each number of the query is a sum of four products: the four numbers of *cat*, times a column of $W^Q$.
+# Our model has two heads, and in the second one *cat* has learned to look at *a*. We follow this head. (The
+# vector of *cat* is no longer that of *One word first*: the vector of its position, section 3.5, has been
+# added.) Its three matrices, $W^Q$, $W^K$ and $W^V$, make queries, keys and values that are $d_k = 2$ numbers
+# wide. Each number of the query is a sum of four products: the four numbers of *cat*, times a column of
+# $W^Q$.
 #
 # ![Three matrices turn the vector of cat, (0.84, 1.74, 0.81, 0.60), into its query (1.62, −0.20), its key
 # (0.71, 1.28) and its value (0.30, 0.25). The first number of the query is 0.84 · (−0.10) + 1.74 · 0.90 +
@@ -727,8 +729,8 @@ assert [f"{w:.2f}" for w in weights_1[1]] == ["0.40", "0.30", "0.30"]
 # Each head is now a matrix of its own, with a row for each word. PyTorch multiplies the matrices of all heads
 # in one call but keeps them apart, so the heads do not mix.
 #
-# A mask may have a row for each of the T queries. Padding is hidden from all queries alike, so there a single
-# row is enough. That is what "1 or T" means in the comments.
+# A mask may have a row for each of the T queries. Padding is hidden from all queries alike, so a padding mask
+# needs only a single row. That is what "1 or T" means in the comments.
 
 
 # %%
@@ -1063,9 +1065,10 @@ assert near(normalize(y[0] + found[0]), y_1[0])
 # to 1. Right: what each row has to predict.*
 #
 # The zeros above the diagonal come from the mask. The other zeros were learned: each token gives almost all
-# of its attention to a single token, mostly itself. (Why *Katze* prefers `<s>`, we do not know.) This softmax
-# is saturated, too, but only at the *end* of training, when little is left to learn. Before training, no
-# weight was larger than 0.7, except in the first row, which has only one token to look at.
+# of its attention to a single token, which in most rows is itself. (Why *Katze* prefers `<s>`, we do not
+# know.) This softmax is saturated, too, but only at the *end* of training, when little is left to learn.
+# Before training, no weight was larger than 0.7, except in the first row, which has only one token to look
+# at.
 #
 # **Second sub-layer.** The German words look at the English ones, through the memory.
 #
@@ -1226,8 +1229,9 @@ for noun, unneeded in (("cat", "runs"), ("dog", "dog"), ("dog", "runs")):
 # without it.
 #
 # For *a dog runs*, it is the other way around. Without *a*, the model writes *der*, as for *the*. Without
-# *dog*, nothing changes. The model seems to use *ein* as its habit after *a*, and only the vector of *cat*
-# makes it write *eine*. Two sentences, two answers: to know what a model needs, you have to hide it.
+# *dog*, nothing changes. The model seems to write *ein* after *a* by default, and only the vector of *cat*
+# makes it write *eine*. The two sentences give two answers. To find out which words a model needs, you have
+# to hide each word and see what changes.
 #
 # **The loss** says how wrong a model is. For one token it is $-\log p$, where $p$ is the probability that the
 # model gave to the right token. (In this series, $\log$ is the natural logarithm, `ln` on a calculator.) The
@@ -1552,12 +1556,12 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 # looks mostly at a, and the model writes eine Katze rennt.](../images/cat_learning.svg)
 #
 # *Figure 22. The loss, where cat looks in head 2, its vector after the encoder, the probabilities of eine and
-# ein as the first word, and what the model writes. A bold word is right.*
+# ein as the first word (the likelier one in bold), and what the model writes (in bold where it is right).*
 #
 # At first, the model writes nonsense. From update 17 on, *eine* beats *ein*. From update 42 on, *a cat runs*
 # is translated correctly, and from update 68 on, all eight sentences are. Head 2 takes longer: *cat* looks
-# mostly at *a* only from update 115 on. So the model was right before its attention looked the way you know
-# it.
+# mostly at *a* only from update 115 on. So the model translated correctly before its attention had the
+# pattern that you have seen.
 #
 # The next cell shows all 200 updates. Press Play, or move the slider, and touch a number to see which numbers
 # it was made from.
@@ -1697,9 +1701,9 @@ assert torch.equal(after[:2], before[:2])
 # then contains the scores of later words, so the future leaks into the weights of the earlier ones.
 #
 # **4. Tied embeddings with entries that are too large.** PyTorch fills an embedding table with numbers of
-# variance 1. Used as an output matrix, such a table makes large logits, and an untrained model is sure of
-# random words. A model with a good start gives all 10,000 tokens about the same probability, and its loss
-# is a little above $\log 10000 = 9.2$.
+# variance 1. Used as an output matrix, such a table makes large logits, so an untrained model is nearly
+# certain of words that it has picked at random. A model with a good start gives all 10,000 tokens about the
+# same probability, and its loss is a little above $\log 10000 = 9.2$.
 
 # %% tags=["scaffold"]
 _ = torch.manual_seed(0)

@@ -180,10 +180,10 @@ torch.testing.assert_close(package(cat_runs)[0], states)
 # encoder; the lines of its second step are drawn in color, and the thickest has the largest weight. (These
 # weights are invented.) Right: the Transformer's encoder has no recurrence.*
 #
-# On the left, the last state is a **bottleneck**: the same number of entries has to hold five words or
-# fifty. Cho et al. ([2014b](https://arxiv.org/abs/1409.1259)) found that such a model translated long
-# sentences badly. Sutskever et al., whose encoder read the sentence backward, reported no such trouble
-# (Exercise 1 shows why this may help).
+# On the left, the last state is a **bottleneck**: the same number of entries has to hold five words or fifty.
+# Cho et al. ([2014b](https://arxiv.org/abs/1409.1259)) found that such a model translated long sentences
+# badly. Sutskever et al., whose encoder read the sentence backward, reported no such trouble. (Exercise 1
+# shows why reading backward may help.)
 #
 # Bahdanau, Cho and Bengio (2014) had the idea that this series is about: keep *all* states of the encoder,
 # and let the decoder look back at them. Before the decoder writes a word, a small network gives every encoder
@@ -248,8 +248,8 @@ assert remembered == 500
 # > backward signals have to traverse in the network." (section 4)
 #
 # We can measure how much of the gradient arrives. In training, a loss asks the last output to move in some
-# direction, and `backward()` computes what this means for each earlier word. We use a random direction
-# instead of a loss, which `output.backward(direction)` allows, in a layer that is not trained. We do the same
+# direction, and `backward()` computes what this means for each earlier word. Our layers are not trained and
+# have no loss, so we choose a random direction and pass it to `output.backward(direction)`. We do the same
 # with an attention layer. Its three linear maps turn the last word into a *query*, and each word into a *key*
 # and a *value*. The output for the last word is a weighted mean of the values:
 
@@ -316,8 +316,8 @@ assert reached["RNN"][64] < 1e-12 < 1e-4 < reached["attention"][64]
 # Bengio et al., 1994).
 #
 # In attention there is only *one* step from the last word to any other, so the curve is flat. It is also low,
-# because each of the 65 words starts with only about 1/65 of the weight. For the last few words, more of the
-# gradient arrives in the RNN.
+# because each of the 65 words starts with only about 1/65 of the weight. The last few words get more of the
+# gradient in the RNN than in attention.
 #
 # **Remember:** a gradient that passes $n$ steps is multiplied $n$ times, and with a factor below 1 it
 # vanishes. Through attention, every word is one step away.
@@ -389,9 +389,9 @@ for model, _, _ in runs:
 # A GPU can do thousands of computations at once if none of them needs the result of another. But in an
 # RNN, the state after word 50 needs the state after word 49.
 #
-# We can measure how long an RNN has to wait. PyTorch keeps a graph of the operations that made each
-# tensor, because `backward()` needs it. The function below walks back through this graph, step by step.
-# The number of steps is the length of the longest chain of operations that had to wait for each other.
+# We can measure how long an RNN has to wait. PyTorch keeps a graph of the operations that made each tensor,
+# because `backward()` needs it. The function below walks back through this graph, step by step. The number of
+# steps is the length of the longest chain of operations in which each one had to wait for the one before.
 
 
 # %%
@@ -454,7 +454,8 @@ assert chains["self-attention on top of a recurrent layer"][1] > chains["recurre
 # one, 3 through convolutions of 3 neighbors, 1 with self-attention](../images/layers.svg)
 #
 # *Figure 3. Four ways to relate words. The thick line is the path from the first word to the last output, and
-# its steps are counted. The second way is not in the table, and the convolutions have no gaps.*
+# its steps are counted. The second way is not in the table, and each convolution here looks at adjacent
+# words. (The table assumes convolutions with gaps, which are explained below.)*
 #
 # You have already seen two of the columns at work: the waiting, and the path. In the last two rows, each
 # output sees only $k$ or $r$ words, so information crosses a long sentence through several layers. Through
@@ -463,10 +464,10 @@ assert chains["self-attention on top of a recurrent layer"][1] > chains["recurre
 # are three apart in the second, nine apart in the third. Then one layer sees 3 words, two layers see 9, and
 # three layers see 27, so $n$ words need only $\log_3 n$ layers.
 #
-# What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every
-# pair of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the
-# $n$ words, and a convolution does so $k$ times, once for each neighbor. Which is most? PyTorch can count the
-# multiplications:
+# What about the operations? Self-attention takes $n^2$ dot products of $d$ numbers each, one for every pair
+# of words. A recurrent layer multiplies a vector by a matrix of $d \times d$ numbers at each of the $n$
+# words, and a convolution does so $k$ times, once for each neighbor. Which of the three needs the most
+# multiplications? PyTorch can count the multiplications:
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode

@@ -44,9 +44,9 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## A dictionary that can guess
 #
-# Suppose that somebody counted the cars on a bridge at four hours of the day, and that a Python dictionary
-# keeps the counts. It stores **values** under **keys**. You ask with a **query**, and if the query equals a
-# key, you get that key's value.
+# Suppose that somebody counted the cars on a bridge at four different times of day, and that a Python
+# dictionary holds the counts. It stores **values** under **keys**. You ask with a **query**, and if the query
+# equals a key, you get that key's value.
 
 # %%
 cars = {0: 3.0, 6: 14.0, 12: 22.0, 18: 28.0}  # hour of the day: cars per minute
@@ -430,10 +430,12 @@ alt.hconcat(*bars, title="One random query, nine random keys").add_params(expone
 # width.*
 #
 # The paper says "we suspect", and rightly so: the slope is not the whole gradient. The gradient that reaches
-# a query is also multiplied by the keys, and the division makes it smaller by $\sqrt{d_k}$. We have computed
-# it for random vectors. At width 64, a typical query (the median) gets about as much gradient without the
-# division as with it, and a few queries get far more. Only in wider heads does the gradient vanish: at width
-# 256, a typical query gets less than a tenth of it, and at 1,024 nearly nothing.
+# a query is also multiplied by the keys, and the division makes it smaller by a factor of $\sqrt{d_k}$. We
+# have computed it for random vectors. At width 64, a typical query (the median) gets about as much gradient
+# without the division as with it, and a few queries get far more. Only in wider heads does the gradient
+# vanish: without the division, a typical query at width 256 gets less than a tenth of the gradient that it
+# would get with it, and at width 1,024 it gets almost none. So at the paper's width, the division makes the
+# gradients even rather than possible; trained models still gain by it, as the next lines say.
 
 # %% tags=["check"]
 undivided = torch.tensor([row["score"] for row in rows if row["exponent"] == 6])
@@ -460,8 +462,8 @@ assert at_query(1024, 1).median() < 0.01 * at_query(1024, 32).median()
 # dividing by $\sqrt{d_k}$ keeps the scores small.
 #
 # *Does the division still matter after the first updates? Yes: without it, a small model needs more than
-# twice as many updates, and the evidence takes apart what the division does: [Does dividing by √d_k still
-# matter?](evidence/does_the_division_matter.ipynb)*
+# twice as many updates. The evidence notebook examines the effects of the division one by one: [Does dividing
+# by √d_k still matter?](evidence/does_the_division_matter.ipynb)*
 
 # %% [markdown]
 # ### The other kind of attention
@@ -596,10 +598,10 @@ for layers, mask, sees_order in ((1, causal, False), (2, causal, True), (2, ones
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
 # very word that it has to predict. With one diagonal too few, a word does not even see itself.
 #
-# (A causal mask also lets a little order in, even without positions. The mean of one layer still forgets it.
-# But the first word has seen one word, the second two, and so on, and from the second layer on, this shows in
-# the outputs. Language models can learn positions from it: [Haviv et al.,
-# 2022](https://arxiv.org/abs/2203.16634).)
+# (A causal mask also lets a little order in, even without positions. A single layer cannot use it, because a
+# mean still ignores the order of its terms. But the first word has seen one word, the second two, and so on,
+# and from the second layer on, this shows in the outputs. Language models can learn positions from it: [Haviv
+# et al., 2022](https://arxiv.org/abs/2203.16634).)
 #
 # To combine both masks, we use `&`: a position may look where the causal mask *and* the padding mask
 # allow it.
@@ -689,10 +691,10 @@ assert make_values.weight.grad.isnan().all()
 
 # %% [markdown]
 # The loss is a number, but **the gradient is NaN**. After one update, all weights of that layer are NaN, and
-# the model is lost. Why? Each output is a sum of weights times values. So `backward` also gives every value a
-# sum. It has one term for each query: the gradient of the query's output times the weight that the query gave
-# to this value. In the term of the empty row, the gradient is 0, because the loss leaves this row out. But
-# the weight is NaN, and 0 times NaN is NaN, which turns the whole sum into NaN.
+# the model is lost. Why? Each output is a sum of weights times values. So in `backward`, the gradient of each
+# value is also a sum. It has one term for each query: the gradient of the query's output times the weight
+# that the query gave to this value. In the term of the empty row, the gradient is 0, because the loss leaves
+# this row out. But the weight is NaN, and 0 times NaN is NaN, which turns the whole sum into NaN.
 #
 # The solution has two halves. First, we use the lowest *finite* number instead of $-\infty$. In ordinary rows
 # this changes nothing. In an empty row, the softmax now gives equal weights instead of NaN, so a query that
@@ -752,7 +754,7 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 # **Exercise 1 (medium).** With pencil and paper: differentiate the softmax $w_i = e^{s_i} / \sum_j e^{s_j}$.
 # Show that $\partial w_i / \partial s_i = w_i (1 - w_i)$ and that $\partial w_i / \partial s_k = -w_i w_k$
 # for $k \neq i$. For which $w_i$ is the first of these derivatives largest? What is the sum of the
-# derivatives of one weight by all the scores, and which property of the softmax does it express?
+# derivatives of one weight with respect to all the scores, and which property of the softmax does it express?
 
 # %% tags=["solution"]
 # Let Z be the sum of all e^(s_j), so that dZ/ds_k = e^(s_k). The quotient rule gives

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 03 · Multi-head attention
 #
-# **You see what one attention head cannot do, use two heads to subtract, and write the layer that runs eight
-# of them side by side, with the two lines that are easiest to get wrong.**
+# **You see what one attention head cannot do, and you use two heads to subtract. Then you write the layer
+# that runs eight heads side by side, including the two lines that are easiest to get wrong.**
 #
 # Previous: [02_attention](02_attention.ipynb) · Next:
 # [04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)
@@ -76,7 +76,7 @@ plt.show()
 # *Figure 1. Each row is one step: the German token that was read last, and the token that is written. The
 # columns are the English tokens, and end is the token `</s>`. The darker a cell is, the more this head looks
 # there. The last two columns are equal, because the encoder has given the period and `</s>` equal vectors
-# (see below Figure 5).*
+# (see the text after Figure 5).*
 
 # %% tags=["check"]
 different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
@@ -204,9 +204,9 @@ print("keys as values:", [round(number, 2) for number in found[3].tolist()])
 assert_close(found, position, rtol=0, atol=1e-4)
 
 # %% [markdown]
-# It returns the place in the list, which the query had asked for, and the 15 degrees are lost. A key is made
-# to be *found*, and a value is what is *handed over*. A head whose keys are its values must use the same few
-# numbers for both.
+# It returns the place in the list, which the query already contained, and the 15 degrees are lost. A key is
+# made to be *found*, and a value is what is *handed over*. A head whose keys are its values must use the same
+# few numbers for both.
 #
 # The heads *share* the width. In the base model, $d_{model} = 512$ and $h = 8$, so each head is 64
 # numbers wide. In our tiny model of [00_start_here](00_start_here.ipynb), $d_{model}$ is 4 and $h$ is 2,
@@ -603,8 +603,8 @@ for weights in seen.maps.values():
 # that the queries and keys of self-attention are the words' vectors themselves. There are 100 words, and the
 # 64 entries of each vector are independent, with mean 0 and variance 1. Roughly what is the score of a word
 # with itself, and what is the typical score with another word, both divided by $\sqrt{64}$? Roughly how much
-# weight does a word give to itself: a tenth, a half, or nine tenths? Without the two matrices, the scores
-# also have a property that a model of sentences should not have, whatever the vectors are. (Compare the score
+# weight does a word give to itself: a tenth, a half, or nine tenths? Without the two matrices, whatever the
+# vectors are, the scores also have a property that is undesirable in a model of sentences. (Compare the score
 # of *it* for *cat* with the score of *cat* for *it*.)
 
 # %% tags=["solution"]

@@ -87,7 +87,7 @@ assert_close(inputs @ best, torch.zeros(4).double())
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
 # But the left side should be $+2$, and the right side should be $-2$. (A map that is right about three of the
-# phrases says $-3$ or $+3$ to the fourth.) A linear map adds up what each word says by itself, whereas here
+# phrases gives $-3$ or $+3$ for the fourth.) A linear map adds up what each word says by itself, whereas here
 # the meaning lies in the *combination* of the words. This is the XOR problem, famous since Minsky and Papert
 # (1969).
 #
@@ -254,8 +254,9 @@ assert all((found - wanted).abs().max() < 0.5 for found in learned)
 # %% [markdown]
 # All of them. So what we have shown is narrower than it looked: **something nonlinear must act. It can be the
 # ReLU, or it can be the softmax, if its weights depend on the words.** The model has both, and each has work
-# of its own. Attention has to choose words; the feed-forward network has its many rules for what the word's
-# vector already contains, without another look at the others.
+# of its own. Attention has to choose words. It has no rules about a single word: where a word looks only at
+# itself, its one weight is 1, and its vector passes through linear maps alone. The feed-forward network
+# applies its many rules to what each word's vector already contains.
 #
 # ### Separately and identically
 #
@@ -263,7 +264,7 @@ assert all((found - wanted).abs().max() < 0.5 for found in learned)
 # goes through the same $W_1$ and $W_2$, and *separately* means that no word sees another. The paper's short
 # name for both is *position-wise*.
 #
-# We can make the second part visible with the test from lesson 03: we change one input word and see which
+# We can make *separately* visible with the test from lesson 03: we change one input word and see which
 # outputs change. Beside an attention layer and a feed-forward network, we test a convolution of width 3,
 # which computes each output from a word and its two neighbors.
 #
@@ -488,8 +489,9 @@ assert tied.src_embed[0].lut.weight is tied.tgt_embed[0].lut.weight is tied.gene
 # the fourth trap of [00_start_here](00_start_here.ipynb), where the loss of a new model was about 87 for
 # 10,000 tokens.
 #
-# With entries of size $1/\sqrt{d_{model}}$, a typical logit is 1, and the loss was about 9.7. That is close
-# to the loss of a model that finds all tokens equally likely, $\log 10000 = 9.2$.
+# With entries of size $1/\sqrt{d_{model}}$, a typical logit has size 1; in lesson 00, the loss was then about
+# 9.7. That is close to the loss of a model that finds all tokens equally likely, $\log 10000 = 9.2$. (The
+# rest, 0.5, is half the variance of the logits.)
 #
 # **The output needs entries of about $1/\sqrt{d_{model}}$, and the input needs entries of about 1.
 # Multiplying by $\sqrt{d_{model}}$ at the input serves both.**
@@ -590,8 +592,8 @@ assert_close(shared.generator.proj.weight.grad, together, rtol=1e-4, atol=1e-5)
 # **Exercise 1 (easy).** With pencil and paper: somebody forgets the ReLU in a feed-forward network with
 # $d_{model} = 512$ and $d_{ff} = 2048$. There is no error, and the loss falls. Multiply out $(x W_1 + b_1)
 # W_2 + b_2$: which single linear map is it? Count the weights and biases of this map and those of the
-# network. What share of the network's is wasted? The network is right about *so good*, *so bad* and *not
-# good*, with $+1$, $-1$ and $-1$. What does it say to *not bad*?
+# network. What share of the network's parameters is wasted? The network is right about *so good*, *so bad*
+# and *not good*, with $+1$, $-1$ and $-1$. What does it say about *not bad*?
 
 # %% tags=["solution"]
 # (x W_1 + b_1) W_2 + b_2 = x (W_1 W_2) + (b_1 W_2 + b_2): one map with a matrix of 512 x 512 and one bias.

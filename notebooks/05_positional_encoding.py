@@ -75,9 +75,9 @@ assert blind(first) == blind(second)
 # > order of the sequence, we must inject some information about the relative or absolute position of the
 # > tokens in the sequence." (section 3.5)
 #
-# Only a causal mask gives something away, because a later position sees more words than an earlier one. A
-# decoder can learn to use this (Haviv et al., [2022](https://arxiv.org/abs/2203.16634)), but an encoder has
-# no such mask.
+# Only a causal mask reveals something about the order, because a later position sees more words than an
+# earlier one. A decoder can learn to use this (Haviv et al., [2022](https://arxiv.org/abs/2203.16634)), but
+# an encoder has no such mask.
 #
 # **Remember:** attention without a mask sees a bag of words, so the model must be told each word's position.
 
@@ -157,10 +157,10 @@ assert 1.115 < lengths.min() < lengths.max() < 1.125
 #
 # Here $pos$ is the word's position, and $i$ counts *pairs* of entries. Entries $2i$ and $2i + 1$ are the sine
 # and the cosine of one angle. The angle is the position times a number that belongs to the pair, its
-# **frequency** $\omega_i = 10000^{-2i/d_{model}}$. From pair to pair the exponent changes by $-2/d_{model}$,
-# so each frequency is the one before times a constant, from 1 down almost to 1/10000. An angle that grows
-# steadily is like the hand of a clock: the sine says how far to the right the tip of the hand is, and the
-# cosine says how far up it is.
+# **frequency** $\omega_i = 10000^{-2i/d_{model}}$. From pair to pair, the exponent changes by $-2/d_{model}$,
+# so each frequency is the previous one times the same constant. The frequencies fall from 1 to almost
+# 1/10000. An angle that grows steadily is like the hand of a clock: the sine says how far to the right the
+# tip of the hand is, and the cosine says how far up it is.
 #
 # In code, this takes four lines. We compute the angles in float64, because in float32 the fourth decimal
 # would be wrong at position 5,000.
@@ -284,8 +284,8 @@ assert abs(similarity[0, 0] - 256) < 1e-6
 # The dot product of a position with itself is 256, because each of the 256 hands adds $\cos 0 = 1$. With each
 # of its neighbors it is 249.
 #
-# Why 10000? The paper gives no reason. We try other bases, and divide the dot products by 256, so that a
-# position has 1 with itself.
+# Why 10000? The paper gives no reason. We try other bases, and divide the dot products by 256, so that the
+# dot product of a position with itself becomes 1.
 #
 # **Before you run this:** a small base makes all hands fast. Which positions can you no longer tell apart?
 
@@ -304,10 +304,10 @@ assert compared[1_000_000][1] > compared[10_000][1]
 # %% [markdown]
 # With a base of 10, positions that are 100 and 1,000 apart look equally unlike. With 10000, the similarity
 # still falls between these distances. With a million it falls farther out, but neighbors look more alike,
-# because most hands hardly move. So the base decides at which distances the hands tell most. Models that read
-# long texts choose larger ones ([19](19_a_model_of_today.ipynb)).
+# because most hands hardly move. So the base decides which distances the hands can distinguish best. Models
+# that read long texts choose larger ones ([19](19_a_model_of_today.ipynb)).
 #
-# With no base does the dot product tell forward from backward. How, then, can a head ask for the word
+# Whatever the base, the dot product cannot tell forward from backward. How, then, can a head ask for the word
 # *before*?
 
 # %% [markdown]
@@ -476,16 +476,16 @@ show_source(LearnedPositions.forward, docstring=False)
 # without any training. But a model that is trained on short sentences has no reason to find our solution.
 #
 # *We measured it: [Do positions beyond the trained ones
-# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned
-# at positions 0 to 31 names the previous symbol correctly in only ≈38% of cases at later positions, and
-# without any positions it would be ≈25%. It helps to train on more positions, and to let the training
-# sentences start at different positions.*
+# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned at
+# positions 0 to 31 names the previous symbol correctly in only ≈38% of cases at later positions, and without
+# any positions it would be ≈25% (there are 16 symbols). It helps to train on more positions, and to let the
+# training sentences start at different positions.*
 #
 # With added positions, a score compares sums: a word and its position with another word and its position. So
 # the distance alone does not decide it, and each head has to learn to find the positions in the sum. Most of
 # today's language models add no positions to the embeddings. They rotate each query and key by angles that
-# depend on its position, just as we turned the hands of the clock, and then every score depends on positions
-# only by their distance. This method is called **RoPE**, and you will write it in Exercise 2.
+# depend on its position, just as we turned the hands of the clock. A score then depends on the two positions
+# only through the distance between them. This method is called **RoPE**, and you will write it in Exercise 2.
 
 # %% [markdown]
 # ## What you can now say

@@ -109,8 +109,8 @@ assert log_probs[0].argmax(dim=-1).tolist() == wanted
 
 # %% [markdown]
 # That is the whole Transformer. It reads `<s> Eine Katze rennt .`, and at each position it predicts the next
-# token. You built the same in [00](00_start_here.ipynb). The package has other names for some parts, which
-# are those of "The Annotated Transformer":
+# token. You built the same model in [00](00_start_here.ipynb). For some parts, the package uses different
+# names, taken from "The Annotated Transformer":
 #
 # | in 00 | in the package |
 # | --- | --- |
@@ -142,8 +142,10 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # *rennt*. Each layer changes the draft that the layer before it made.
 #
 # Some drafts are odd: *Gruppe* (group), *spazieren* (to stroll), and in the first column `</s>` and
-# *angehalten* (stopped). Nobody asked the layers on the way for good drafts. Training has tested the
-# generator only on the last layer's vectors.
+# *angehalten* (stopped). At layer 0, most tokens are simply copied: the two tables of this model are one
+# ([04](04_feed_forward_and_embeddings.ipynb)), so a vector that no layer has changed is usually closest to
+# its own token. And nobody asked the layers on the way for good drafts. Training has tested the generator
+# only on the last layer's vectors.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
@@ -157,9 +159,9 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # > feed-forward network." (section 3.1)
 #
 # *Identical* means identical in structure. Each layer still has weights of its own. Even if all layers
-# started with the same weights, training would make them different, because each layer reads other vectors
-# and gets another gradient. Here is a layer of each kind, written out. A `norm` is a layer normalization,
-# which we explain below.
+# started with the same weights, training would make them different, because each layer reads different
+# vectors and gets a different gradient. Here is a layer of each kind, written out. A `norm` is a layer
+# normalization, which we explain below.
 
 
 # %%
@@ -264,9 +266,9 @@ def through(step):
 
 # %% [markdown]
 # To compare two words, we use the *cosine* of their vectors. It is 1 if both point the same way, and 0 if
-# they have nothing in common. And one number tells how different all words are: how far a word's vector is
-# from the mean of all words, compared with its own length. We call it *apart*. At 0, all words have the same
-# vector.
+# they have nothing in common. A second number tells how different the words are from one another: the
+# distance of a word's vector from the mean of all the words' vectors, divided by the vector's own length and
+# averaged over the words. We call it *apart*. At 0, all words have the same vector.
 #
 # **Before you run this:** attention takes weighted means. What happens to a group of vectors when each
 # vector is replaced by a weighted mean of all of them, again and again?
@@ -457,9 +459,9 @@ assert apart(post_norm[8]) < 0.5
 # [2019](https://arxiv.org/abs/1906.01787)), and it is easier to train (Xiong et al.,
 # [2020](https://arxiv.org/abs/2002.04745)). It often needs no warm-up (a slow start; see
 # [08](08_training_recipe.ipynb)). In the authors' own code, tensor2tensor, the base model of the paper is
-# `transformer_base_v1`, with post-norm. The next set of numbers, `transformer_base_v2`, has pre-norm, and it
-# became the default. A comment there says that pre-norm "seems better for harder-to-learn models"
-# (`common_hparams.py`). The paper's models, and ours, are post-norm.
+# `transformer_base_v1`, with post-norm. The next set of hyperparameters, `transformer_base_v2`, uses
+# pre-norm, and it became the default. A comment there says that pre-norm "seems better for harder-to-learn
+# models" (`common_hparams.py`). The paper's models, and ours, are post-norm.
 #
 # *What does post-norm do to the gradients? In an untrained decoder of six layers, the gradient that reaches
 # the beginning of the stream is only about a fifth of the gradient at its end. One reason is in [What does
@@ -648,11 +650,12 @@ assert translator.translate(sentences, beam=1) == before
 
 # %% [markdown]
 # **Exercise 4 (hard).** Assemble the Transformer; plan an evening for it. You wrote its parts in lessons 02
-# to 05: attention with its heads, the feed-forward network, the embeddings and the positions. Combine yours,
-# or the package's, which the stub imports, with layer norms into a model that computes what the translator's
-# model computes. The test loads the translator's weights into it, name by name, and lets it translate. So its
-# parts need the names that you see in `model`: `print(model)` shows them. Leave out dropout. `encode` returns
-# the memory, and `decode` the vectors before the generator. The masks are boolean, and may be `None`.
+# to 05: attention with its heads, the feed-forward network, the embeddings and the positions. Take your own
+# parts or those of the package, which the stub imports. Add layer norms, and build a model that computes what
+# the translator's model computes. The test loads the translator's weights into it, name by name, and lets it
+# translate. So its parts need the names that you see in `model`: `print(model)` shows them. Leave out
+# dropout. `encode` returns the memory, and `decode` the vectors before the generator. The masks are boolean,
+# and may be `None`.
 
 
 # %% tags=["exercise"]

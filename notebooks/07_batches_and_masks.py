@@ -163,8 +163,8 @@ assert len(tokenizer.encode("A cat runs.")) == 4
 
 # %% [markdown]
 # A frequent word is a single token. A rare word is built from several pieces, so the model can read and write
-# words that it has never seen. Even a *character* that the vocabulary lacks gets through: `猫` is
-# spelled in the three bytes that it has in a file. All 256 bytes are tokens, so no text is impossible to
+# words that it has never seen. Even a *character* that the vocabulary lacks gets through: `猫` is spelled
+# with the three bytes that encode it in a text file. All 256 bytes are tokens, so no text is impossible to
 # write.
 #
 # **Remember:** byte-pair encoding joins the most frequent pair of neighbors, again and again, so a
@@ -306,9 +306,9 @@ print(f"{ntokens} tokens to predict")
 # holds the next token of the second block. In a short row, the decoder also reads `</s>` and would have to
 # predict padding there, but the loss leaves that position out.*
 #
-# The package's class `Batch` holds the same six under these names (`batch.src`, `batch.ntokens`), and you
-# will use it in [08](08_training_recipe.ipynb). Here are the two masks for *A cat runs.*, the first sentence;
-# a 1 means "may be looked at":
+# The package's class `Batch` holds the same six items under the same names (`batch.src`, `batch.ntokens` and
+# so on), and you will use it in [08](08_training_recipe.ipynb). Here are the two masks for *A cat runs.*, the
+# first sentence; a 1 means "may be looked at":
 
 # %%
 print("src_mask", tuple(src_mask.shape), src_mask[0].int().tolist())
@@ -476,8 +476,8 @@ for side, most in (("src", 0.16), ("tgt", 0.05)):
     assert max(getattr(batch, side).numel() for batch in batches) <= 4096
 
 # %% [markdown]
-# Is it the same with real text? If you load `"multi30k"` instead of `"grammar"` above, and all 29,000 of its
-# captions, which are downloaded, you get ≈8% and ≈3%.
+# Is it the same with real text? Nearly. If you load `"multi30k"` instead of `"grammar"` above (this downloads
+# it) and take all 29,000 of its captions, you get ≈8% and ≈3%.
 #
 # **Remember:** put sentences of similar length together, measure a batch in tokens, and shuffle the batches.
 

@@ -267,9 +267,9 @@ assert where_to_look(model) < where_to_look(patient) / 100
 # their mean is that same vector, whatever the attention weights are. So no change of these weights changes
 # the loss, and the gradient does not tell attention where to look.
 #
-# Two cautions. The rate of 0.03 is high, though equation 3 below would give a model this narrow nearly as
-# much. And long steps do not ruin every model: pre-norm ([06](06_the_full_model.ipynb)) is set back by the
-# same five updates, but goes on learning.
+# Two cautions. The rate of 0.03 is high, though equation 3 below would give a model this narrow a peak of
+# 0.025 for the same warm-up. And long steps do not ruin every model: pre-norm ([06](06_the_full_model.ipynb))
+# is set back by the same five updates, but goes on learning.
 #
 # *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data for
 # the first updates does not help, but shorter steps do, with both seeds that we tried: [Why
@@ -355,9 +355,9 @@ assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 # the formula does not contain the warm-up. With the same warm-up, the wider model gets a lower rate at every
 # update.
 #
-# The package's `rate` has one argument more, a factor in front of the formula. The paper gives no reason for
-# the 4,000, nor for the square root. Most training runs today still use a warm-up, with other numbers and
-# another curve after the peak.
+# The package's `rate` has one more argument, a factor in front of the formula. The paper gives no reason for
+# the 4,000, nor for the square root. Most training runs today still use a warm-up, but with different numbers
+# and a different curve after the peak.
 #
 # **Remember:** the first steps of Adam are usually its longest, so the learning rate starts near 0 and
 # rises until the steps are safe.
@@ -402,7 +402,7 @@ assert sum(m.p == 0.1 for m in base.modules() if isinstance(m, nn.Dropout)) == 6
 #
 # Much code applies dropout in two more places: to the attention weights and inside the feed-forward network.
 # The paper mentions the first in half a sentence about parsing (section 6.3). In the authors' code, the
-# paper's base model has a rate of 0.0 in both places, and the set of numbers that followed has 0.1
+# paper's base model has a rate of 0.0 in both places, and the next set of hyperparameters has 0.1
 # (`transformer_base_v1` and `v2`). Our models leave both at 0 (`attention_dropout` and `relu_dropout`).
 #
 # Does it help? We train on only 100 pairs of sentences, which are easy to memorize. Then we look at 100 other
