@@ -12,13 +12,12 @@ from annotated.search.config import Search
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main, parse
-from annotated.translation.cli.train import text_settings
 from annotated.translation.data import load_corpus
 from annotated.translation.evaluation import read_scores, score_split
 from annotated.translation.files import read_toml
 from annotated.translation.storage.model_folder import WEIGHTS, load_model, shipped_model, training_settings
 from annotated.translation.storage.tensor_files import read_tensors
-from annotated.translation.training.config import TrainingConfig
+from annotated.translation.training.config import TEXT_SETTINGS, TrainingConfig
 from annotated.translation.translator import Translator, load_pretrained
 
 spec = importlib.util.spec_from_file_location("ship_model", Path(__file__).parents[2] / "tools/ship_model.py")
@@ -88,7 +87,8 @@ def test_a_shipped_model_was_trained_as_its_recipe_says(name, tmp_path):
     }
     given |= {name: getattr(args, name) for name in ("tokenizer", "vocab", "preset", "init_from")}
     trained = training_settings(shipped_model(name))
-    given |= {**text_settings(args), "tokenizer": args.tokenizer or "subwords"}
+    given |= {name: getattr(args, name) for name in TEXT_SETTINGS}
+    given["tokenizer"] = args.tokenizer or "subwords"
     assert {name: trained.get(name) for name in given} == given
     rest = trained.keys() - given.keys() - {"metric", "metric_every"}  # they only logged BLEU
     defaults = dataclasses.asdict(getattr(TrainingConfig, args.preset)())
