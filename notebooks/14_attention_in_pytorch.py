@@ -585,9 +585,10 @@ assert once > 0.02
 #
 # Almost. The encoder and the decoder each end in one more layer norm. And one number, `dropout`, sets the
 # rate in three places. The paper names dropout on the output of each sub-layer, and on the sums of embeddings
-# and positions (section 5.4). Dropout on the attention weights and inside the feed-forward network is not in
-# its text. The authors' library has both, but its first set for the base model (`transformer_base_v1`, with
-# the paper's warm-up of 4,000) leaves them at 0; the next one, which is pre-norm, sets them to 0.1.
+# and positions (section 5.4). Dropout inside the feed-forward network is not in its text, and dropout of
+# attention only in half a sentence on parsing (section 6.3). The authors' library has both, but its first set
+# for the base model (`transformer_base_v1`, with the paper's warm-up of 4,000) leaves them at 0; the next
+# one, which is pre-norm, sets them to 0.1.
 #
 # Is everything else the same as ours? We copy the weights and compare. PyTorch keeps $W^Q$, $W^K$ and $W^V$
 # of all heads in one matrix, `in_proj_weight`; the other weights differ only in their names. The package's
