@@ -802,7 +802,7 @@ assert torch.allclose(shuffled, attended[order])
 # multiplies each entry by a learned gain and adds a learned bias. In our tiny model, all gains are 1 and all
 # biases are 0.
 #
-# ![The vector of cat, (0.84, 1.74, 0.81, 0.60), runs past the attention, and what attention found, (−0.28,
+# ![The vector of cat, (0.84, 1.74, 0.81, 0.60), bypasses the attention, and what attention found, (−0.28,
 # 0.05, 0.04, 0.30), is added: (0.56, 1.79, 0.85, 0.90). Its mean is 1.03, its standard deviation 0.46;
 # normalized it is (−1.01, 1.66, −0.38, −0.28), with mean 0 and standard deviation
 # 1.](../images/cat_residual.svg)
