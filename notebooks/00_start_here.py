@@ -7,7 +7,7 @@
 #
 # Next: [01_why_attention](01_why_attention.ipynb)
 #
-# *95 minutes to read, 1 minute to run.*
+# *100 minutes to read, 1 minute to run.*
 #
 # - **Before:** Python, some PyTorch (`nn.Module`), matrix products, gradients; nothing about attention.
 # - **After:** you know what each box of the model does and why, and you are ready to build it.
@@ -19,8 +19,8 @@
 # *checks* test what the text claims.
 #
 # Take two sittings. The first one, an hour and twenty minutes, ends with the section *It is real*: by then
-# the model is built, and it translates. The second one, a quarter of an hour, is about training, about
-# mistakes that are easy to make, and about what came after.
+# the model is built, and it translates. The second one, twenty minutes, is about training, about mistakes
+# that are easy to make, and about what came after.
 #
 # **Do you have only half an hour?** Read the four sections marked with ▸: *The reward first*; *A model small
 # enough to print*, with its computation in 26 steps; *One word first*; and *One query, three keys*, with the
@@ -354,9 +354,10 @@ def normalize(rows):
 # %% [markdown]
 # ### ▸ One word first
 #
-# The embedding of *cat* is the same in every sentence. But to translate *cat* well, the model has to know
-# what stands around it. So it gives *cat* a new vector, into which the other words are mixed. Here is the
-# idea of the whole paper, for this one word and without any learned matrix.
+# The vector that *cat* begins with, its *embedding*, comes from a table and is the same in every sentence.
+# But to translate *cat* well, the model has to know what stands around it. So it gives *cat* a new vector,
+# into which the other words are mixed. Here is the idea of the whole paper, for this one word and without any
+# learned matrix.
 #
 # 1. **Compare** the vector of *cat* with the vector of each word, by a *dot product*: multiply number by
 #    number, and add. The result is called a **score**. It is large when two vectors are long and point in the
@@ -467,7 +468,7 @@ assert torch.allclose(positions[1, :2], torch.tensor([math.sin(1), math.cos(1)])
 # *More in [05_positional_encoding](05_positional_encoding.ipynb).*
 
 # %% [markdown]
-# ### 3.2 Attention
+# ### ▸ 3.2 Attention
 #
 # > "The output is computed as a weighted sum of the values, where the weight assigned to each value is
 # > computed by a compatibility function of the query with the corresponding key."
@@ -1146,10 +1147,10 @@ assert torch.allclose(states, theirs, atol=1e-3)
 # *Figure 18. The vector of the row start is compared with the rows of seven tokens. (The nine others have
 # probabilities below 0.01.)*
 #
-# Now you can see why the German rows are long. The vectors that leave the decoder are normalized, so in our
-# model they all have the length 2, and the dot product with a row of length 1 lies between −2 and 2. With
-# such logits, no token could get nearly all of the probability. So training has made the rows of the German
-# tokens about 4 long, while those of the English ones have stayed below 1.1.
+# Now you can see why the German rows are long. The vectors that leave the decoder are normalized: the mean of
+# their four squares is 1, so their length is $\sqrt 4 = 2$, and the dot product with a row of length 1 lies
+# between −2 and 2. With such logits, no token could get nearly all of the probability. So training has made
+# the rows of the German tokens about 4 long, while those of the English ones have stayed below 1.1.
 #
 # The class `Generator` returns the *logarithms* of the probabilities, because the loss is computed from
 # logarithms, as you will see below.
@@ -1418,7 +1419,7 @@ assert equal == len(sentences) == 50
 # %% [markdown]
 # This is a working translator, and you have read every line of its model.
 #
-# *The first sitting ends here. The second one takes about a quarter of an hour.*
+# *The first sitting ends here. The second one takes about twenty minutes.*
 
 # %% [markdown]
 # ## 4 Why Self-Attention
@@ -1697,8 +1698,9 @@ assert torch.equal(after[:2], before[:2])
 
 # %% [markdown]
 # In the wrong version, the rows add up to 1.39, 0.99 and 0.62, so what a word gets is not a mean of the
-# values: *a* gets too much, and *runs* gets too little. Under a causal mask it is worse. The sum of a column
-# then contains the scores of later words, so the future leaks into the weights of the earlier ones.
+# values: *a* gets too much, and *runs* gets too little. Under a causal mask it is worse. Then the weight that
+# *a* gives to itself is divided by the sum of its column, which contains the scores of *cat* and *runs*. So
+# the future leaks into the weights of the earlier words.
 #
 # **4. Tied embeddings with entries that are too large.** PyTorch fills an embedding table with numbers of
 # variance 1. Used as an output matrix, such a table makes large logits, so an untrained model is nearly

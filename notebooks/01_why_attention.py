@@ -6,7 +6,7 @@
 #
 # Previous: [00_start_here](00_start_here.ipynb) · Next: [02_attention](02_attention.ipynb)
 #
-# *32 minutes to read, half a minute to run.*
+# *33 minutes to read, half a minute to run.*
 #
 # - **Before:** you know tensors, the matrix product, `nn.Module`, a training loop with `backward()`, and what
 #   a query, a key and a value are ([00](00_start_here.ipynb), section 3.2).
@@ -430,7 +430,8 @@ assert chains["self-attention on top of a recurrent layer"][1] > chains["recurre
 # In the recurrent layer, each word makes the chain longer by three operations: a product, a sum and a
 # tanh. In self-attention the length is 6 for 8 words and for 64, because all words are computed at once.
 # The third line is attention on top of an RNN, as in several models before 2017. The path becomes short, but
-# the chain still grows with every word.
+# the chain still grows with every word. (It is one shorter than the two others together, because each chain
+# counts the input as its first step.)
 #
 # **Remember:** attention shortens the path. Only dropping the recurrence ends the wait.
 

@@ -426,8 +426,8 @@ alt.hconcat(*bars, title="One random query, nine random keys").add_params(expone
 
 # %% [markdown]
 # *Figure 4. The nine weights of one query, for the first 2, 4, 8 ... of its 1,024 numbers. At 64 numbers, the
-# undivided scores give almost all of the weight to one key. In a live notebook, move the slider to change the
-# width.*
+# undivided scores give almost all of the weight to one key. The picture shows 64 numbers; in a live notebook,
+# move the slider to change the width.*
 #
 # The paper says "we suspect", and rightly so: the slope is not the whole gradient. The gradient that reaches
 # a query is also multiplied by the keys, and the division makes it smaller by a factor of $\sqrt{d_k}$. We

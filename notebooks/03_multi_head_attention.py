@@ -151,11 +151,7 @@ assert_close(blend.flatten(), (degrees + degrees.roll(1)) / 2)
 # flip the sign of the values, but then it flips the sign of *both* temperatures. So this head can add, but
 # it cannot subtract.
 #
-# (In the model, the residual connection adds each measurement's own vector to the output. For our difference,
-# a single head that flips the sign would then be enough, but not for the difference of two *earlier*
-# measurements.)
-#
-# Two heads can subtract without such help. One looks at the temperature now, and the other at the temperature
+# Two heads can subtract. One looks at the temperature now, and the other at the temperature
 # before. Afterward we subtract the second output from the first.
 
 # %%
@@ -174,8 +170,10 @@ assert_close(degrees - head_before.flatten(), warmer, rtol=0, atol=1e-4)  # one 
 # **Remember:** one head returns one mean. Several heads return several means side by side, and a learned
 # matrix can subtract one from another.
 #
-# *Do networks find this solution by themselves? And is there really no way to subtract with one head? We
-# trained networks to find out: [Is one head enough?](evidence/is_one_head_enough.ipynb)*
+# *Do networks find this solution by themselves? And is there really no way to subtract with one head? (With
+# the residual connection of the model, which adds $x$, there is one for this task, but not for the difference
+# of two earlier measurements.) We trained networks to find out: [Is one head
+# enough?](evidence/is_one_head_enough.ipynb)*
 
 # %% [markdown]
 # ## Each head has matrices of its own

@@ -250,6 +250,11 @@ print("answers of the first:", [f"≈{answer:+.1f}" for answer in learned[0].tol
 
 # %% tags=["check"]
 assert all((found - wanted).abs().max() < 0.5 for found in learned)
+alone = MultiHeadedAttention(2, 512, dropout=0.0).double()
+one_vector = alone(*[phrases.unsqueeze(1)] * 3).squeeze(
+    1
+)  # (4, 512): each mixed phrase looks at itself alone
+assert_close(one_vector[0] + one_vector[3], one_vector[1] + one_vector[2])  # as in any linear map
 
 # %% [markdown]
 # All of them. So what we have shown is narrower than it looked: **something nonlinear must act. It can be the
