@@ -22,9 +22,9 @@
 # the model is built, and it translates. The second one, twenty minutes, is about training, about mistakes
 # that are easy to make, and about what came after.
 #
-# **Do you have only half an hour?** Read the four sections marked with ▸: *The reward first*; *A model small
-# enough to print*, with its computation in 26 steps; *One word first*; and *One query, three keys*, with the
-# three lines before it that say what a query, a key and a value are.
+# **Do you have only half an hour?** Read the five sections marked with ▸: *The reward first*; *A model small
+# enough to print*, with its computation in 26 steps; *One word first*; *Attention*; and *One query, three
+# keys*.
 
 # %% tags=["install"]
 import sys

@@ -86,10 +86,9 @@ assert_close(inputs @ best, torch.zeros(4).double())
 #
 # $$f(\textit{so good}) + f(\textit{not bad}) = f(\textit{so bad}) + f(\textit{not good})$$
 #
-# But the left side should be $+2$, and the right side should be $-2$. (A map that is right about three of the
-# phrases gives $-3$ or $+3$ for the fourth.) A linear map adds up what each word says by itself, whereas here
-# the meaning lies in the *combination* of the words. This is the XOR problem, famous since Minsky and Papert
-# (1969).
+# But the left side should be $+2$, and the right side should be $-2$. A linear map adds up what each word
+# says by itself, whereas here the meaning lies in the *combination* of the words. This is the XOR problem,
+# famous since Minsky and Papert (1969).
 #
 # Two linear maps in a row do not help, because together they are one linear map. A nonlinear function must
 # come between them. One of the simplest is $\max(0, z)$, which sets negative numbers to 0 and is called
@@ -251,9 +250,7 @@ print("answers of the first:", [f"≈{answer:+.1f}" for answer in learned[0].tol
 # %% tags=["check"]
 assert all((found - wanted).abs().max() < 0.5 for found in learned)
 alone = MultiHeadedAttention(2, 512, dropout=0.0).double()
-one_vector = alone(*[phrases.unsqueeze(1)] * 3).squeeze(
-    1
-)  # (4, 512): each mixed phrase looks at itself alone
+one_vector = alone(*[phrases.unsqueeze(1)] * 3).squeeze(1)  # (4, 512): each sum looks only at itself
 assert_close(one_vector[0] + one_vector[3], one_vector[1] + one_vector[2])  # as in any linear map
 
 # %% [markdown]
