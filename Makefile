@@ -179,9 +179,10 @@ LOCK_HEAD := \# Exact versions of everything that \`make notebooks\` and \`make 
 
 # torch stays at its version: a newer one is a decision, and may fetch gigabytes. What follows a plus sign (+cpu) names
 # the build that this machine got, not the version.
+# From version 3 on, soupsieve refuses the Python 3.11.2 of Debian 12.
 lock: ## resolve the dependencies of pyproject.toml anew and write requirements.lock
 	$(PYTHON) -m venv --clear build/lock
-	build/lock/bin/$(INSTALL) "$$(grep '^torch==' requirements.lock)" \
+	build/lock/bin/$(INSTALL) "$$(grep '^torch==' requirements.lock)" "soupsieve<3" \
 	  --editable ".[$$(build/lock/bin/python -c $(EXTRAS))]"
 	build/lock/bin/python -m pip freeze --exclude-editable > build/lock/frozen
 	echo "$(LOCK_HEAD)" > build/lock/requirements
