@@ -153,9 +153,9 @@ assert written.index("▁Hund") < written.index("▁Ball")
 # *Figure 3. The paper's Figure 1, redrawn, to be read from top to bottom. The gray line, the stream, is the
 # word's vector on its way through the model.*
 #
-# A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an
-# integer ID. Each token becomes a vector of $d_{model} = 512$ numbers, to which a second vector is added that
-# encodes the token's position. The **encoder** lets these vectors look at each other, layer after layer, six
+# A sentence is a list of **tokens**. A token is a word or a piece of a word, and each token has an integer
+# ID. Each token becomes a vector of $d_{model} = 512$ numbers, and a second vector, which encodes the token's
+# position, is added to it. The **encoder** lets these vectors look at each other, layer after layer, six
 # times. It outputs one vector per source token, and this vector now contains information from the rest of the
 # sentence. Together, these vectors are called the **memory**.
 #
@@ -212,9 +212,9 @@ print(len(vocab), "tokens:", *vocab)
 
 # %% [markdown]
 # The next cell trains this model with 200 *updates*. In each of them, the model predicts all German words,
-# and one number, the *loss*, says how wrong it is. Then `backward()` computes the *gradient*: for every
-# weight, whether the loss would fall if the weight were larger or smaller. Finally an *optimizer*, here Adam,
-# moves every weight a little in the better direction.
+# and one number, the *loss*, says how wrong it is. Then `backward()` computes the *gradient*, which says for
+# every weight whether making it larger or making it smaller would lower the loss. Finally an *optimizer*,
+# here Adam, moves every weight a little in the better direction.
 #
 # After training, the cell rounds all weights to one decimal, so that you can check what follows with a
 # calculator. The printed numbers are rounded as well, so your last digit may differ. (Training starts from
@@ -282,7 +282,7 @@ print(words, "→", cat_runs.tolist())
 # vector becomes (0.15, 0.40, 1.08, −1.63). The next word is to be eine 0.66, ein
 # 0.31.](../images/cat_whole.svg)
 #
-# *Figure 4. Only one head of each attention is drawn, the second. The width of a line shows a weight.*
+# *Figure 4. Only the second head of each attention layer is drawn. The width of a line shows a weight.*
 #
 # The next cell shows the whole computation in 26 steps, and you can play with it. Go from step to step with
 # the arrow keys, and click a number to see which numbers it was computed from. You do not have to understand
@@ -355,7 +355,7 @@ def normalize(rows):
 # ### ▸ One word first
 #
 # The vector that *cat* begins with, its *embedding*, comes from a table and is the same in every sentence.
-# But to translate *cat* well, the model has to know what stands around it. So it gives *cat* a new vector,
+# But to translate *cat* well, the model has to know which words surround it. So it gives *cat* a new vector,
 # into which the other words are mixed. Here is the idea of the whole paper, for this one word and without any
 # learned matrix.
 #
@@ -420,7 +420,8 @@ assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0
 # *Figure 6. Embedding plus position. Each pair of the position's numbers is drawn as a hand: its sine and its
 # cosine. The second hand hardly moves within three words.*
 #
-# For any width, the paper writes it like this. Hand number $i$ fills the entries $2i$ and $2i + 1$:
+# For any width, the paper defines the position's vector like this. Hand number $i$ fills the entries $2i$ and
+# $2i + 1$:
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
@@ -1144,7 +1145,7 @@ assert torch.allclose(states, theirs, atol=1e-3)
 # into probabilities: ein 0.31, eine 0.66, der 0.02, die 0.00, Katze 0.00, rennt 0.00, end
 # 0.00.](../images/cat_logits.svg)
 #
-# *Figure 18. The vector of the row start is compared with the rows of seven tokens. (The nine others have
+# *Figure 18. The vector in the row "start" is compared with the rows of seven tokens. (The nine others have
 # probabilities below 0.01.)*
 #
 # Now you can see why the German rows are long. The vectors that leave the decoder are normalized: the mean of
@@ -1221,7 +1222,8 @@ for noun, unneeded in (("cat", "runs"), ("dog", "dog"), ("dog", "runs")):
 # eine 0.80, ein 0.00; with cat hidden eine 0.01, ein 0.95; with runs hidden eine 0.67, ein
 # 0.31.](../images/cat_hidden.svg)
 #
-# *Figure 19. The probabilities of eine and ein for a cat runs, when the decoder cannot look at one word.*
+# *Figure 19. The probabilities of eine and ein as the first word of the translation of "a cat runs," with one
+# word at a time hidden from the decoder.*
 #
 # Without *a*, the model still writes *eine*, and it is even surer than before: 0.80 instead of 0.66. The
 # decoder does not have to look at *a*, because the vector of *cat* already contains it: head 2 of the encoder
@@ -1431,9 +1433,9 @@ assert equal == len(sentences) == 50
 #
 # *Two rows of the paper's Table 1, for $n$ tokens of width $d$.*
 #
-# Where does the work come from? Self-attention compares each of $n$ words with each of $n$ words, and a
-# comparison is a dot product of $d$ numbers, which makes $n^2 d$. An RNN multiplies, at each of $n$ words, a
-# vector by a matrix of $d \times d$ numbers, which makes $n d^2$.
+# Where does the work come from? Self-attention compares each of $n$ words with each of $n$ words, and each
+# comparison is a dot product of $d$ numbers, for a total of $n^2 d$ multiplications. At each of $n$ words, an
+# RNN multiplies a vector by a matrix of $d \times d$ numbers, for a total of $n d^2$.
 #
 # The last two columns are the two costs of an RNN, time and distance. With self-attention, the distance is
 # gone. The waiting is gone in training, but when the model translates, the decoder still writes one word
@@ -1515,9 +1517,9 @@ assert abs(rate(16_000, 512, 4000) / rate(4000, 512, 4000) - 1 / 2) < 1e-9
 #
 # *Regularization* makes it harder for a model to memorize the training data.
 #
-# **Dropout.** In training, each number that leaves a sub-layer becomes 0 with probability 0.1, and the others
-# are divided by 0.9. The same happens to the sums of embeddings and positions. So the network cannot rely on
-# any single number. When the model translates, dropout is off.
+# **Dropout.** In training, each number that leaves a sub-layer is set to 0 with probability 0.1; the numbers
+# that remain are divided by 0.9. The same happens to the sums of embeddings and positions. So the network
+# cannot rely on any single number. When the model translates, dropout is off.
 #
 # **Label smoothing.** The plain loss asks for probability 1 on the right token. The smoothed loss asks for
 # 0.9, and spreads the other 0.1 over all other tokens, so a model gains nothing by being too sure. The paper
@@ -1560,8 +1562,8 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 # ein as the first word (the likelier one in bold), and what the model writes (in bold where it is right).*
 #
 # At first, the model writes nonsense. From update 17 on, *eine* beats *ein*. From update 42 on, *a cat runs*
-# is translated correctly, and from update 68 on, all eight sentences are. Head 2 takes longer: *cat* looks
-# mostly at *a* only from update 115 on. So the model translated correctly before its attention had the
+# is translated correctly, and from update 68 on, all eight sentences are. Head 2 takes longer: only from
+# update 115 on does *cat* look mostly at *a*. So the model translated correctly before its attention had the
 # pattern that you have seen.
 #
 # The next cell shows all 200 updates. Press Play, or move the slider, and touch a number to see which numbers
@@ -1723,8 +1725,8 @@ assert first_losses[0] > 50
 assert 9 < first_losses[1] < 11
 
 # %% [markdown]
-# **5. Forgetting `model.eval()`.** In training mode, dropout stays on: while the model translates, it sets
-# randomly chosen numbers inside the model to 0.
+# **5. Forgetting `model.eval()`.** In training mode, dropout stays on and sets randomly chosen numbers inside
+# the model to 0 while the model translates.
 
 # %% tags=["scaffold"]
 one = padded(["A man throws a ball to a dog."])
@@ -1752,8 +1754,8 @@ assert len(tries()) == 1
 #
 # Most of today's language models are this model with boxes deleted. They continue a text, so there is no
 # source sentence. Delete the encoder, and delete the cross-attention in each decoder layer. What remains is
-# self-attention with a causal mask and a feed-forward network, or in other words, an **encoder layer with a
-# causal mask**:
+# masked self-attention, followed by a feed-forward network: in other words, an **encoder layer with a causal
+# mask**:
 
 
 # %%
@@ -1853,9 +1855,9 @@ assert near(gets, head_1[1])
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write multi-head attention yourself; you may use `attention`. Keep the name
-# `linears` for the four maps. Masks are `True` where a position may be looked at. Write into the next cell,
-# then run the test below it, which prints `right` or says what is wrong and, where it can, names the likely
-# mistake. The solution is folded, below the test.
+# `linears` for the four maps. Masks are `True` where a position may be looked at. Write your code in the next
+# cell and run the test below it. The test prints `right`, or it says what is wrong and, where it can, names
+# the likely mistake. The solution is folded, below the test.
 
 
 # %% tags=["exercise"]

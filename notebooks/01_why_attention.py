@@ -124,10 +124,10 @@ assert all(update == 250 and right < 0.4 for _, update, right in runs)  # 16
 assert all(right > 0.95 for _, _, right in [train(RNN, 4, seed) for seed in (0, 1, 2)])
 
 # %% [markdown]
-# At four places, the task is easy. (That two random starts need equally many updates is chance.) At sixteen,
-# the RNN is no better than guessing after 250 updates, with each of the three starts. Patience does not help:
-# after 600 updates, it is still guessing. This lesson explains what goes wrong, and what attention does about
-# it.
+# At four places, the task is easy. (It is only by chance that two of the starts need the same number of
+# updates.) At sixteen, the RNN is no better than guessing after 250 updates, with each of the three starts.
+# Patience does not help: after 600 updates, it is still guessing. This lesson explains what goes wrong, and
+# what attention does about it.
 
 # %% [markdown]
 # ## How a recurrent network reads
@@ -352,10 +352,10 @@ for model, _, _ in runs:
     torch.testing.assert_close(model.layer.weights.sum(dim=-1), torch.ones(10, 1))
 
 # %% [markdown]
-# It learns at all three distances. It needs more updates at 64, probably because it starts with a mean
-# over 65 words and has to learn to pick out one. What has it learned? It cannot be "look 64 places back",
-# because attention does not see order. It must be "look at the word with the mark". So it should also
-# work at distances that it has never seen.
+# It learns at all three distances. It needs more updates at 64, probably because it starts with a mean over
+# 65 words and has to learn to pick out one. What has it learned? The rule cannot be "look 64 places back,"
+# because attention does not see order. It must be "look at the word with the mark". So it should also work at
+# distances that it has never seen.
 #
 # **Before you run this:** the last three models were trained at distance 64. We test them at distance
 # 4,096. How many of their answers are right?
@@ -495,8 +495,8 @@ for n in (25, 512, 4096):
     assert counts["convolution, k = 3", n] == 3 * n * d * d
 
 # %% [markdown]
-# The columns are 25, 512 and 4,096 words. By this count, attention costs one twentieth of what recurrence
-# costs for 25 words. At $n = d$ they cost the same, and at 4,096 words attention costs eight times as much. A
+# The columns are 25, 512 and 4,096 words. For 25 words, by this count, attention costs one twentieth as much
+# as recurrence. At $n = d$ they cost the same, and at 4,096 words attention costs eight times as much. A
 # convolution over three neighbors is more expensive than recurrence at every length, and one such layer does
 # not yet relate distant words. (Our attention and our RNN cost twice what the table says: the first computes
 # scores and means, and the second has two matrices. The table leaves such constant factors out.)
@@ -507,11 +507,11 @@ for n in (25, 512, 4096):
 # > (section 4)
 #
 # Table 1 leaves something out. Multi-head attention also multiplies each word's vector by four matrices of $d
-# \times d$ ([lesson 00](00_start_here.ipynb), section 3.2.2), which costs $4nd^2$ operations. With them, 25
-# words cost not one twentieth of what our RNN costs, but twice as much. And the feed-forward network of each
-# layer has two matrices of $d \times 4d$, which cost $8nd^2$. All these matrices together cost $12nd^2$. The
-# scores cost $n^2d$, as in the table, and the weighted means cost as much again, so the quadratic part is
-# $2n^2d$. How large is its share?
+# \times d$ ([lesson 00](00_start_here.ipynb), section 3.2.2), which costs $4nd^2$ operations. With these
+# matrices included, attention over 25 words costs not one twentieth as much as our RNN but twice as much. And
+# the feed-forward network of each layer has two matrices of $d \times 4d$, which cost $8nd^2$. All these
+# matrices together cost $12nd^2$. The scores cost $n^2d$, as in the table, and the weighted means cost as
+# much again, so the quadratic part is $2n^2d$. How large is its share?
 
 # %%
 for n in (25, 250, 3072):
@@ -563,10 +563,10 @@ assert 2 < (4 * 25 * d * d + counts["self-attention", 25]) / counts["recurrent",
 #
 # **Exercise 1 (easy).** With pencil and paper: Sutskever et al. (2014) translated much better when the
 # encoder read the source sentence *backward*. Suppose that a sentence has 10 words and that target word $i$
-# translates source word $i$. To read or to write a word is one step. How many steps after a source word does
-# its translation come when the source is read forward? And when it is read backward? What is the mean in both
-# cases? Now suppose that each step halves the gradient. Averaged over the ten pairs, by what factor does
-# reading backward increase the gradient that arrives? (You need the sum of a geometric series.)
+# translates source word $i$. Reading or writing a word takes one step. How many steps after a source word
+# does its translation come when the source is read forward? And when it is read backward? What is the mean in
+# both cases? Now suppose that each step halves the gradient. By what factor does reading backward increase
+# the mean, taken over the ten pairs, of the gradient that arrives? (You need the sum of a geometric series.)
 
 # %% tags=["solution"]
 written = torch.arange(10) + 10  # when target word i is written; the source took the steps 0 to 9

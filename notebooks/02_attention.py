@@ -433,9 +433,10 @@ alt.hconcat(*bars, title="One random query, nine random keys").add_params(expone
 # a query is also multiplied by the keys, and the division makes it smaller by a factor of $\sqrt{d_k}$. We
 # have computed it for random vectors. At width 64, a typical query (the median) gets about as much gradient
 # without the division as with it, and a few queries get far more. Only in wider heads does the gradient
-# vanish: without the division, a typical query at width 256 gets less than a tenth of the gradient that it
-# would get with it, and at width 1,024 it gets almost none. So at the paper's width, the division makes the
-# gradients even rather than possible; trained models still gain by it, as the next lines say.
+# vanish: at width 256, a typical query without the division gets less than a tenth of the gradient that the
+# division would give it, and at width 1,024 almost none. So at the paper's width, the division does not make
+# the gradients possible; it makes them more uniform. Trained models still gain from it, as the next lines
+# say.
 
 # %% tags=["check"]
 undivided = torch.tensor([row["score"] for row in rows if row["exponent"] == 6])
@@ -598,10 +599,10 @@ for layers, mask, sees_order in ((1, causal, False), (2, causal, True), (2, ones
 # With the right mask, only *rennt* itself notices. With one diagonal too many, *Katze* sees *rennt*, the
 # very word that it has to predict. With one diagonal too few, a word does not even see itself.
 #
-# (A causal mask also lets a little order in, even without positions. A single layer cannot use it, because a
-# mean still ignores the order of its terms. But the first word has seen one word, the second two, and so on,
-# and from the second layer on, this shows in the outputs. Language models can learn positions from it: [Haviv
-# et al., 2022](https://arxiv.org/abs/2203.16634).)
+# (A causal mask also lets a little order in, even without positions: the first word sees one word, the second
+# two, and so on. In a single layer, the order *among* the words before it still makes no difference, because
+# a mean ignores the order of its terms. From the second layer on, it does. Language models can learn
+# positions in this way: [Haviv et al., 2022](https://arxiv.org/abs/2203.16634).)
 #
 # To combine both masks, we use `&`: a position may look where the causal mask *and* the padding mask
 # allow it.
@@ -662,10 +663,10 @@ assert looked == [[0, 1], [0, 1], [2], [2], [0, 1, 2]]
 # *You need this section when you write attention yourself, as in Exercise 2. On a first reading, you may skip
 # it.*
 #
-# One case is left. What if a query may look at *nothing*? This does happen: the mask that was "one too
-# short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all scores of
-# the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number". Is this harmless
-# if nobody uses the row?
+# One case is left. What if a query is not allowed to look at anything? This does happen: the mask that was
+# "one too short" hid everything from the row `<s>`, and a batch may contain an empty sentence. Then all
+# scores of the row are $-\infty$, and the softmax divides 0 by 0. The result is NaN, "not a number". Is this
+# harmless if nobody uses the row?
 #
 # **Before you run this:** the loss below uses the first two rows only. Will it be NaN? And will the
 # gradient be NaN?
@@ -739,8 +740,8 @@ assert_close(with_row, without)  # all gradients are as if that query had never 
 #   see order, and it sees proportions instead of counts.
 # - The scores are divided by $\sqrt{d_k}$, because otherwise wide heads would make them large, and the
 #   softmax would pick one key before the model has learned anything. The variance of a score is $d_k$.
-# - A mask gives hidden keys the lowest score before the softmax. If it hides every key from a query, no
-#   gradient may become NaN, and the output for this query is a row of zeros.
+# - A mask gives hidden keys the lowest score before the softmax. Even if it hides every key from a query, no
+#   gradient must be allowed to become NaN, and the output for this query should be a row of zeros.
 #
 # **Deeper:** [Does dividing by √d_k still matter after the first
 # updates?](evidence/does_the_division_matter.ipynb)
@@ -769,9 +770,10 @@ assert_close(by_pencil.sum(dim=1), torch.zeros(len(row)))
 print("derivatives of the first weight:", [round(number, 2) for number in by_pencil[0].tolist()])
 
 # %% [markdown]
-# **Exercise 2 (medium).** Write attention yourself: equation 1 with or without a mask, for any dimensions
-# in front. A query that may look at nothing gets zeros, and no gradient may be NaN. The test checks the laws
-# of attention. Where your function breaks one, the report names the likely mistake.
+# **Exercise 2 (medium).** Write attention yourself: equation 1 with or without a mask, for any dimensions in
+# front. The output for a query that is not allowed to look at anything must be zeros, and no gradient may be
+# NaN. The test checks the laws of attention. Where your function breaks one, the report names the likely
+# mistake.
 
 
 # %% tags=["exercise"]

@@ -74,9 +74,9 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Each row is one step: the German token that was read last, and the token that is written. The
-# columns are the English tokens, and end is the token `</s>`. The darker a cell is, the more this head looks
-# there. The last two columns are equal, because the encoder has given the period and `</s>` equal vectors
-# (see the text after Figure 5).*
+# columns are the English tokens; the word "end" stands for the token `</s>`. The darker a cell is, the more
+# this head looks there. The last two columns are equal, because the encoder has given the period and `</s>`
+# equal vectors (see the text after Figure 5).*
 
 # %% tags=["check"]
 different = [(heads[i] - heads[j]).abs().sum(dim=-1).mean().item() for i in range(4) for j in range(i)]
@@ -170,9 +170,9 @@ assert_close(degrees - head_before.flatten(), warmer, rtol=0, atol=1e-4)  # one 
 # **Remember:** one head returns one mean. Several heads return several means side by side, and a learned
 # matrix can subtract one from another.
 #
-# *Do networks find this solution by themselves? And is there really no way to subtract with one head? (With
-# the residual connection of the model, which adds $x$, there is one for this task, but not for the difference
-# of two earlier measurements.) We trained networks to find out: [Is one head
+# *Do networks find this solution by themselves? And is there really no way to subtract with one head? (In a
+# model with a residual connection, which adds the layer's own input, there is a way for this task, but there
+# is none for the difference between two earlier measurements.) We trained networks to find out: [Is one head
 # enough?](evidence/is_one_head_enough.ipynb)*
 
 # %% [markdown]
@@ -296,8 +296,8 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 # %% [markdown]
 # ## The layer
 #
-# Now you have all the pieces. Here is the layer from lesson 00 again, in which `join`, the opposite of
-# `split`, now has a name of its own:
+# Now you have all the pieces. Here is the layer from lesson 00 again. The step that undoes `split` now has a
+# name of its own, `join`:
 
 
 # %%

@@ -217,9 +217,9 @@ class FeedForward(nn.Module):
 # ### Must it be a ReLU?
 #
 # For *not bad*, we fixed the attention weights at one half. But attention chooses its weights with a softmax,
-# which is not linear either. Could it do without the ReLUs if it were free to learn where to look? We train
-# an attention layer with two heads on the four phrases, followed only by a linear map to one number. The
-# answer is the mean over the two words.
+# which is not linear either. Could it do without the ReLUs if it were free to learn where to look? On the
+# four phrases, we train an attention layer with two heads that is followed only by a linear map to one
+# number. The answer is the mean over the two words.
 #
 # **Before you run this:** how many of the four phrases will it learn?
 
@@ -256,9 +256,9 @@ assert_close(one_vector[0] + one_vector[3], one_vector[1] + one_vector[2])  # as
 # %% [markdown]
 # All of them. So what we have shown is narrower than it looked: **something nonlinear must act. It can be the
 # ReLU, or it can be the softmax, if its weights depend on the words.** The model has both, and each has work
-# of its own. Attention has to choose words. It has no rules about a single word: where a word looks only at
-# itself, its one weight is 1, and its vector passes through linear maps alone. The feed-forward network
-# applies its many rules to what each word's vector already contains.
+# of its own. Attention has to choose words. It has no rules about a single word: if a word looks only at
+# itself, its only weight is 1, and its vector passes through nothing but linear maps. The feed-forward
+# network applies its many rules to what each word's vector already contains.
 #
 # ### Separately and identically
 #
@@ -374,7 +374,8 @@ assert (
 # %% [markdown]
 # The feed-forward network holds two thirds of an encoder layer's weights. For short sentences it also does
 # about two thirds of the multiplications. The paper's title says that attention is all you need, but in the
-# encoder, attention is only the other third. (A decoder layer has two attentions, so there it is one half.)
+# encoder, attention is only the other third. (A decoder layer has two attention sub-layers, so there
+# attention accounts for one half.)
 #
 # Why is $d_{ff}$ four times $d_{model}$? The paper gives no reason. It tried three widths (Table 3, rows
 # C):
@@ -390,8 +391,8 @@ assert (
 # %% [markdown]
 # ## From a word to a vector: embeddings
 #
-# So far, every lesson has started with vectors for the words. They come from a table that has a row for each
-# token, called the token's **embedding**. At first the rows are random, and training adjusts them.
+# So far, every lesson has started with vectors for the words. They come from a table in which each token has
+# a row, called the token's **embedding**. At first the rows are random, and training adjusts them.
 #
 # > "Similarly to other sequence transduction models, we use learned embeddings to convert the input tokens
 # > and output tokens to vectors of dimension $d_{model}$. [...] In the embedding layers, we multiply those

@@ -303,9 +303,9 @@ assert compared[1_000_000][1] > compared[10_000][1]
 
 # %% [markdown]
 # With a base of 10, positions that are 100 and 1,000 apart look equally unlike. With 10000, the similarity
-# still falls between these distances. With a million it falls farther out, but neighbors look more alike,
-# because most hands hardly move. So the base decides which distances the hands can distinguish best. Models
-# that read long texts choose larger ones ([19](19_a_model_of_today.ipynb)).
+# still decreases from the first of these distances to the second. With a million it falls farther out, but
+# neighbors look more alike, because most hands hardly move. So the base decides which distances the hands can
+# distinguish best. Models that read long texts use a larger base ([19](19_a_model_of_today.ipynb)).
 #
 # Whatever the base, the dot product cannot tell forward from backward. How, then, can a head ask for the word
 # *before*?
@@ -424,7 +424,7 @@ assert weights.diagonal(-1).min() > 0.99
 # %% [markdown]
 # It works again. Does a trained model keep entries free like this? Not so neatly: in our translator, the
 # words use all entries. But one head of its second encoder layer has learned to look at the word before, and
-# the blind copy shows that it does so by the positions:
+# a comparison with the blind copy shows that this head relies on the positions:
 
 # %%
 from annotated import capture_attention
@@ -476,10 +476,10 @@ show_source(LearnedPositions.forward, docstring=False)
 # without any training. But a model that is trained on short sentences has no reason to find our solution.
 #
 # *We measured it: [Do positions beyond the trained ones
-# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that learned at
-# positions 0 to 31 names the previous symbol correctly in only ≈38% of cases at later positions, and without
-# any positions it would be ≈25% (there are 16 symbols). It helps to train on more positions, and to let the
-# training sentences start at different positions.*
+# work?](evidence/do_positions_beyond_training_work.ipynb) Not by themselves: a small model that was trained
+# at positions 0 to 31 names the previous symbol (one of 16) correctly in only ≈38% of cases at later
+# positions. Without any positions, it would be right in ≈25%. It helps to train on more positions, and to let
+# the training sentences start at different positions.*
 #
 # With added positions, a score compares sums: a word and its position with another word and its position. So
 # the distance alone does not decide it, and each head has to learn to find the positions in the sum. Most of
@@ -591,10 +591,10 @@ def solution(x, positions):
 test_rotate(solution)
 
 # %% [markdown]
-# **Exercise 3 (hard).** Tell the time. You are given an encoding of width 64 with noise of standard
-# deviation 0.02 on each entry. Find its position, which is between 1,000 and 40,000, *without* searching
-# a table. The slowest hand gives the position roughly. The fastest hand gives it precisely, but it does
-# not tell how many whole turns it has made. What do the hands in between do?
+# **Exercise 3 (hard).** Tell the time. You are given an encoding of width 64 with noise of standard deviation
+# 0.02 on each entry. Find its position, which is between 1,000 and 40,000, *without* searching a table. The
+# slowest hand gives the position roughly. The fastest hand gives the position precisely within a turn, but
+# does not show how many whole turns it has made. What do the hands in between do?
 
 
 # %% tags=["exercise"]

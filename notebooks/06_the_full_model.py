@@ -144,8 +144,8 @@ assert [tokenizer.pieces([row[2]])[0] for row in guesses[2:4]] == ["▁läuft", 
 # Some drafts are odd: *Gruppe* (group), *spazieren* (to stroll), and in the first column `</s>` and
 # *angehalten* (stopped). At layer 0, most tokens are simply copied: the two tables of this model are one
 # ([04](04_feed_forward_and_embeddings.ipynb)), so a vector that no layer has changed is usually closest to
-# its own token. And nobody asked the layers on the way for good drafts. Training has tested the generator
-# only on the last layer's vectors.
+# its own token. Besides, nothing in training asks the intermediate layers for good drafts. Training has
+# tested the generator only on the last layer's vectors.
 #
 # The vectors on their way from the embedding to the generator are called the **residual stream**.
 #
@@ -455,7 +455,7 @@ assert apart(trained[0]) > 0.8
 assert apart(post_norm[8]) < 0.5
 
 # %% [markdown]
-# Which one is better? Pre-norm works with far more layers (Wang et al.,
+# Which is better, post-norm or pre-norm? Pre-norm works with far more layers (Wang et al.,
 # [2019](https://arxiv.org/abs/1906.01787)), and it is easier to train (Xiong et al.,
 # [2020](https://arxiv.org/abs/2002.04745)). It often needs no warm-up (a slow start; see
 # [08](08_training_recipe.ipynb)). In the authors' own code, tensor2tensor, the base model of the paper is
@@ -532,9 +532,10 @@ assert abs(count["feed-forward"] / (12 * 8 * d**2) - 1) < 0.01
 # ## Exercises
 #
 # **Exercise 1 (easy).** With pencil and paper: the paper's *big* model has $d_{model} = 1024$, $d_{ff} =
-# 4096$, six layers on each side and 37,000 tokens. Write the number of parameters of an attention block, a
-# feed-forward network, a norm and the two ends as formulas in $d = d_{model}$, and add them up. Do not forget
-# the biases. The paper says 213 million. Why does the number of heads not occur in your formula?
+# 4096$, six layers on each side and 37,000 tokens. For an attention block, a feed-forward network, a norm,
+# and the two ends (the embeddings and the generator), write the number of parameters as a formula in $d =
+# d_{model}$. Then add them up for the whole model. Do not forget the biases. The paper says 213 million. Why
+# does the number of heads not occur in your formula?
 
 # %% tags=["solution"]
 # An attention block has four maps of d x d with biases, which makes 4 d^2 + 4 d; there are 6 + 12 blocks. A

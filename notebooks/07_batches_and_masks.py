@@ -138,9 +138,9 @@ assert cut["gesehen"] == ["g", "e", "sehen"]
 
 # %% [markdown]
 # The letters `e` and `h` are neighbors in all five words, so the pair occurs $5+4+6+2+3=20$ times. Then two
-# pairs tie: `eh` and `e` occur 15 times, and so do `e` and `n`. Our code takes the pair that it met first.
-# After five merges, something remarkable has happened: BPE has found the verb *sehen* inside its participle
-# *gesehen*. BPE knows no German. It only counts.
+# pairs tie: `eh` followed by `e` occurs 15 times, and so does `e` followed by `n`. Our code takes the pair
+# that it met first. After five merges, something remarkable has happened: BPE has found the verb *sehen*
+# inside its participle *gesehen*. BPE knows no German. It only counts.
 #
 # ![gesehen, from top to bottom: e and h are joined (20 times), eh and e (15), ehe and n (15), s and ehen (9);
 # what is left is g, e and sehen](../images/merges.svg)
@@ -618,7 +618,7 @@ for N in (1, 2):
 # - If a prediction changes with its own answer, the model is cheating.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb): what happens after a mistake of
-# the model's own. Under teacher forcing, it never sees one.
+# the model's own. Under teacher forcing, the model never sees a mistake of its own.
 #
 # **Next:** [08_training_recipe](08_training_recipe.ipynb), where the batches are used.
 

@@ -128,8 +128,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Left: two schedules that differ in the first five updates. Right: the losses of the same model
-# under each schedule. The gray line is the loss of guessing. At its highest, the impatient loss is above the
-# picture.*
+# under each schedule. The gray line is the loss of guessing. At its highest, the impatient loss runs off the
+# top of the plot.*
 
 # %%
 for name, losses in runs.items():
@@ -266,12 +266,12 @@ assert where_to_look(model) < where_to_look(patient) / 100
 # makes them a little more so, and does no harm. But after five long steps, all positions look the same to the
 # decoder. The decoder cannot tell which symbol is where, so it cannot copy. It can only guess. Why do the 245
 # good updates not repair this? Probably because attention takes weighted means. If all vectors are the same,
-# their mean is that same vector, whatever the attention weights are. So no change of these weights changes
+# their mean is that same vector, whatever the attention weights are. So no change in these weights affects
 # the loss, and the gradient does not tell attention where to look.
 #
-# Two cautions. The rate of 0.03 is high, though equation 3 below would give a model this narrow a peak of
-# 0.025 for the same warm-up. And long steps do not ruin every model: pre-norm ([06](06_the_full_model.ipynb))
-# is set back by the same five updates, but goes on learning.
+# Two cautions. The rate of 0.03 is high, although for such a narrow model with the same warm-up, equation 3
+# below would give a peak of 0.025. And long steps do not ruin every model: pre-norm
+# ([06](06_the_full_model.ipynb)) is set back by the same five updates, but goes on learning.
 #
 # *Is the cause really the length of the steps, or is it the noise in the first few gradients? More data for
 # the first updates does not help, but shorter steps do, with both seeds that we tried: [Why
@@ -377,9 +377,9 @@ assert rate(8000, 512, 4000) == rate(8000, 512, 8000)
 # > both the encoder and decoder stacks. For the base model, we use a rate of $P_{drop}$ = 0.1." (section
 # > 5.4)
 #
-# **Dropout** (Srivastava et al., 2014) sets each number to 0 with probability $p$, and divides the others
-# by $1 - p$. So each number stays the same on average, but no part of the model can rely on a single
-# number. Here is what happens to ten ones with $p = 0.2$:
+# **Dropout** (Srivastava et al., 2014) sets each number to 0 with probability $p$ and divides the numbers
+# that remain by $1 - p$. So each number stays the same on average, but no part of the model can rely on a
+# single number. Here is what happens to ten ones with $p = 0.2$:
 
 # %%
 _ = torch.manual_seed(2)

@@ -565,10 +565,10 @@ plt.show()
 # One name can mean two things, as the second and third rows show. Read the forward method.
 #
 # What most of these models share with the paper: a residual stream, heads, the scaled dot product,
-# position-wise networks, softmax over the vocabulary, and training to predict the next token. None of this is
-# safe any more. In the code of Qwen 3.5, three of four layers have no softmax: a *linear* attention keeps one
-# matrix of fixed size in the place of a cache (`linear_attention`). In the code of DeepSeek-V4, the single
-# stream has become several that are mixed (`HyperConnection`).
+# position-wise networks, softmax over the vocabulary, and training to predict the next token. Even this core
+# has begun to change. In the code of Qwen 3.5, three of four layers have no softmax: a *linear* attention
+# keeps one matrix of fixed size in the place of a cache (`linear_attention`). In the code of DeepSeek-V4, the
+# single stream has become several that are mixed (`HyperConnection`).
 
 # %% [markdown]
 # ## What you can now say

@@ -307,7 +307,7 @@ assert two_runs[5] > max(two_runs[0], two_runs[-1]) + 1
 # There is a way to use two seeds: let both models predict, and average their *probabilities*. It does not
 # matter then which head does what. This is an **ensemble**, and it can translate: at each step of the search,
 # every model gives its distribution for the next token, and the search continues with the mean. Among the
-# systems in the paper's Table 2 that the Transformer beat are two ensembles.
+# systems in the paper's Table 2 that the Transformer beat are three ensembles.
 #
 # The folded cell computes the log-probability that a model gives to each right token of the validation text.
 
