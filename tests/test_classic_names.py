@@ -3,9 +3,12 @@
 import inspect
 import subprocess
 import sys
+from copy import deepcopy
 from operator import attrgetter
 
 import pytest
+import torch
+from torch import nn
 
 import annotated
 
@@ -45,6 +48,32 @@ def test_a_classic_name_takes_the_same_arguments(name: str) -> None:
     assert list(parameters)[: len(wanted)] == wanted
     rest = list(parameters.values())[len(wanted) :]
     assert all(p.default is not p.empty or p.kind is p.VAR_KEYWORD for p in rest)
+
+
+def test_a_model_built_as_that_post_builds_it_reads_and_searches() -> None:
+    torch.manual_seed(0)
+    attn, ff = annotated.MultiHeadedAttention(2, 8), annotated.PositionwiseFeedForward(8, 12, 0.1)
+    position = annotated.PositionalEncoding(8, 0.1)
+    model = annotated.EncoderDecoder(
+        annotated.Encoder(annotated.EncoderLayer(8, deepcopy(attn), deepcopy(ff), 0.1), 2),
+        annotated.Decoder(annotated.DecoderLayer(8, deepcopy(attn), deepcopy(attn), deepcopy(ff), 0.1), 2),
+        nn.Sequential(annotated.Embeddings(8, 11), deepcopy(position)),
+        nn.Sequential(annotated.Embeddings(8, 11), deepcopy(position)),
+        annotated.Generator(8, 11),
+    ).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+    same = annotated.make_model(11, 11, N=2, d_model=8, d_ff=12, h=2).eval()
+    same.load_state_dict(model.state_dict())
+
+    src = torch.tensor([[1, 2, 3, 4]])
+    batch = annotated.Batch(src, src, pad=0)
+    inputs = batch.src, batch.tgt, batch.src_mask, batch.tgt_mask
+    torch.testing.assert_close(model(*inputs), same(*inputs))
+    asked = src, batch.src_mask, 6, 1
+    assert torch.equal(annotated.greedy_decode(model, *asked), annotated.greedy_decode(same, *asked))
+    assert annotated.beam_search(model, *asked) == annotated.beam_search(same, *asked)
 
 
 def test_an_unknown_name_is_missing_from_the_module_that_the_user_wrote() -> None:

@@ -76,17 +76,19 @@ class Generator(nn.Module):
 
 
 class EmbeddedPositions(nn.Sequential):
-    """Embed tokens, then add their positions."""
+    """Embed tokens, then add their positions, which in a search do not begin with the first."""
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(batch, len), whose first position is number `start` -> (batch, len, d_model)."""
-        return self[1](self[0](tokens), start)
+        embed, positions = self
+        return positions(embed(tokens), start)
 
 
 class EncoderDecoder(nn.Module):
     """The whole model. It gives the decoder's states; `generator` turns those into log-probabilities.
 
-    Build it with `make_model`, or with `EncoderDecoder.from_config`.
+    Build it with `make_model`, with `EncoderDecoder.from_config`, or of parts; there `src_embed` and
+    `tgt_embed` are each `nn.Sequential(embeddings, positions)`.
     """
 
     config: TransformerConfig  # where `from_config` built it
@@ -102,8 +104,10 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
-        self.src_embed = src_embed
-        self.tgt_embed = tgt_embed
+        self.src_embed, self.tgt_embed = (
+            EmbeddedPositions(*embed) if type(embed) is nn.Sequential else embed
+            for embed in (src_embed, tgt_embed)
+        )
         self.generator = generator
 
     @classmethod
@@ -132,8 +136,8 @@ class EncoderDecoder(nn.Module):
         model = cls(
             Encoder(encoder_layers),
             Decoder(decoder_layers),
-            EmbeddedPositions(Embeddings(c.d_model, c.src_vocab), parts.positions()),
-            EmbeddedPositions(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
+            nn.Sequential(Embeddings(c.d_model, c.src_vocab), parts.positions()),
+            nn.Sequential(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
             Generator(c.d_model, c.tgt_vocab),
         )
         model.config = c

@@ -15,7 +15,6 @@ from annotated.transformer.attention import MultiHeadedAttention, subsequent_mas
 from annotated.transformer.layers import DecoderLayer, Embeddings, EncoderLayer, PositionwiseFeedForward
 from annotated.transformer.model import (
     Decoder,
-    EmbeddedPositions,
     Encoder,
     EncoderDecoder,
     Generator,
@@ -96,8 +95,8 @@ def assembled(attn, dtype=torch.float64):
     return EncoderDecoder(
         Encoder(EncoderLayer(8, deepcopy(attn), deepcopy(ff), 0.0), 2),
         Decoder(DecoderLayer(8, deepcopy(attn), deepcopy(attn), deepcopy(ff), 0.0), 2),
-        EmbeddedPositions(Embeddings(8, 11), PositionalEncoding(8, 0.0)),
-        EmbeddedPositions(Embeddings(8, 13), PositionalEncoding(8, 0.0)),
+        nn.Sequential(Embeddings(8, 11), PositionalEncoding(8, 0.0)),
+        nn.Sequential(Embeddings(8, 13), PositionalEncoding(8, 0.0)),
         Generator(8, 13),
     ).to(dtype)
 
