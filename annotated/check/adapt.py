@@ -273,12 +273,12 @@ class Code:
 
 
 def perturb(module: nn.Module, alpha: float) -> nn.Module:
-    """Move a module away from its first weights, such as biases of 0 and norms of 1.
+    """Move what a module learns away from its first weights, such as biases of 0 and norms of 1.
 
     A wide matrix moves less, so that what it gives drowns nothing.
     """
     with torch.no_grad():
-        for p in module.parameters():
+        for p in (p for p in module.parameters() if p.requires_grad):
             width = p.size(-1) if p.dim() > 1 else 1
             p.add_(torch.randn_like(p), alpha=alpha * (64 / max(64, width)) ** 0.5)
     return module

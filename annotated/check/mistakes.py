@@ -125,7 +125,7 @@ MISTAKES: Predicates = {
         "the factor is the root of the size of the vocabulary: it is sqrt(d_model)": lambda f: f.rows * 11**0.5,
     },
     "positions: added": {  # what comes of x and of zeros
-        "positions are counted along the batch: take x.size(1), not x.size(0)": lambda f: close(f.zero[:, 0], f.zero[:, 1]) and not close(f.zero[0], f.zero[1]),
+        "positions are counted along the batch: count them along the words of a sentence": lambda f: close(f.zero[:, 0], f.zero[:, 1]) and not close(f.zero[0], f.zero[1]),
         "nothing is added to x": lambda f: not f.zero.any(),
         "one row is added everywhere": lambda f: close(f.zero[0, 0], f.zero[0, 1]),
         "it returns the encodings: add them to x": lambda f: f.out.numel() in (7 * 16, 64 * 16),

@@ -79,6 +79,11 @@ def test_an_rms_norm_is_called_one() -> None:
     assert "RMSNorm" in check.layer_norm(nn.RMSNorm).first_mistake()
 
 
+def test_a_table_that_is_the_outputs_matrix_too_is_not_called_unshared() -> None:
+    [told] = [f.seen for f in run_file(FOLDER / "packed.py").findings if f.law == "model: tying"]
+    assert not told
+
+
 def test_what_cannot_be_built_is_not_applicable_and_says_why() -> None:
     report = run_file(FOLDER / "decoder_alone.py")
     [why] = {f.seen for f in report.findings if f.law.startswith("feed-forward")}

@@ -133,7 +133,9 @@ def multi_head_equation(code: Code) -> str:
     expect(len(own) == 3, "one matrix serves two of W^Q, W^K and W^V")
     Q, K, V = (found[0].output for found in reads)
     joined, result = (out, out) if maps[-1].module in own else (maps[-1].x, maps[-1].output)
-    root = math.sqrt(D // H)
+    if Q.size(-1) != K.size(-1) or any(x.size(-1) % H for x in (Q, V)):
+        raise Missing("its heads do not have queries, keys and values of their own each")
+    root = math.sqrt(Q.size(-1) // H)  # whatever d_model / h is
 
     def apart(
         Q: Any = Q, K: Any = K, V: Any = V, by: Any = root, dim: int = -1, split: Any = split
@@ -144,9 +146,9 @@ def multi_head_equation(code: Code) -> str:
     def side_by_side(**changes: Any) -> Tensor:
         return apart(**changes).transpose(1, 2).flatten(2)
 
-    order = torch.arange(D).view(-1, H).T.flatten()  # a head's numbers may lie d_k apart
-    other = side_by_side(Q=Q[..., order], K=K[..., order], V=V[..., order])
-    if not (close(joined, other) or close(joined, other[..., order.argsort()])):
+    Q_, K_, V_ = (x.unflatten(-1, (-1, H)).mT.flatten(2) for x in (Q, K, V))
+    other = side_by_side(Q=Q_, K=K_, V=V_)  # a head's numbers may lie h apart
+    if not (close(joined, other) or close(joined, other.unflatten(-1, (H, -1)).mT.flatten(2))):
         ways = {"heads": side_by_side, "apart": apart, "view": lambda x: x.reshape(3, H, x.size(1), -1)}
         ways["cut"] = lambda x: x.view(*x.shape[:2], -1, H).transpose(1, 2)
         seen = "what enters W^O is not the heads side by side"

@@ -61,7 +61,8 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
         if text is not None:
             print("\nThe model must keep its laws before the shipped weights are loaded into it.")
     elif text is None and (other := fits_the_weights(report)):
-        print(f"\nThe model and its parts are right. The shipped weights need post-norm alone, not {other}.")
+        order = f"need post-norm with no other norm; this model has {other}"
+        print(f"\nThe model and its parts are right. The shipped weights {order}.")
     elif text is None:
         print('\nThe model and its parts are right. Let it translate: --translate "A dog runs."')
     else:
