@@ -92,7 +92,7 @@ def test_validation_text_has_any_form_too(files):
 def test_a_corpus_stays_as_it_is():
     corpus = Corpus("known", "en", "de", own_corpus(PAIRS).splits)
     assert own_corpus(corpus) is corpus
-    for more in ({"validation": PAIRS}, {"pair": "de-en"}):
+    for more in ({"validation": PAIRS}, {"pair": "de-en"}, {"columns": (1, 2)}):
         with pytest.raises(ValueError, match="known"):
             own_corpus(corpus, **more)
 

@@ -179,6 +179,16 @@ def test_the_command_goes_on_with_a_run_of_a_file(tmp_path):
     assert main(["train", f"--out={tmp_path / 'run'}", "--resume", "--max-steps=2", "--device=cpu"]) == 0
 
 
+def test_columns_are_named_as_the_message_asks(tmp_path):
+    table = tmp_path / "three.csv"
+    rows = [("id", "english", "german"), *((f"n{i}", *pair) for i, pair in enumerate(CATS))]
+    table.write_text("".join(f"{','.join(row)}\n" for row in rows), encoding="utf-8")
+    with pytest.raises(ValueError, match="in Python columns"):
+        train(tmp_path / "run", table)
+    train(tmp_path / "run", table, columns=("english", "german"), max_steps=1)
+    assert main(["train", f"--out={tmp_path / 'run'}", "--resume", "--max-steps=2", "--device=cpu"]) == 0
+
+
 def test_what_a_corpus_says_of_its_text_is_what_the_translator_reads(tmp_path):
     text = ParallelText(*zip(*CATS, strict=True), range(len(CATS)), "train")
     corpus = Corpus("mine", "en", "de", {"train": text}, tokenized=True)

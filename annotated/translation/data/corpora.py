@@ -189,7 +189,7 @@ def own_corpus(
     validation: Text | None = None,
     pair: str | None = None,
     keep_equal: bool = False,
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str | int] | None = None,
     cache: str | Path | None = None,
 ) -> Corpus:
     """Make a corpus with the splits train and val of text in any form that `own_text` takes.
@@ -202,7 +202,7 @@ def own_corpus(
     counted. Raises ValueError if most pairs have equal sides, or if source and target are swapped.
     """
     if isinstance(text, Corpus):
-        if validation is not None or pair not in (None, text.pair):
+        if validation is not None or columns or pair not in (None, text.pair):
             raise ValueError(f"{text.name} has its own splits and the pair {text.pair}; give it alone")
         return text
 

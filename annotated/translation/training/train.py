@@ -1,7 +1,7 @@
 """From sentence pairs to a translator in one call."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, asdict, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -67,6 +67,7 @@ def train(
     minutes: float | None = None,
     validation: Text | None = None,
     pair: str | None = None,
+    columns: Sequence[str | int] | None = None,
     tokenizer: str | None = None,
     src_tokenizer: str | None = None,
     tgt_tokenizer: str | None = None,
@@ -99,6 +100,7 @@ def train(
         minutes: time for which auto chooses settings, about; 10 by default.
         validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
+        columns: names or numbers, from 1, of the columns of source and target, for the path of a table.
         tokenizer: units of the text: subwords (the default), words, chars (grapheme clusters), or spaces
             for text that is cut already, with spaces between tokens.
         src_tokenizer, tgt_tokenizer: the same for one side alone.
@@ -150,7 +152,7 @@ def train(
         config, record = broadcast((config, record))
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
-            text = own_corpus(text, validation, pair, bool(keep_equal), cache=cache)
+            text = own_corpus(text, validation, pair, bool(keep_equal), columns, cache)
         if record["preset"] == "auto":  # as the first process was asked
             given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
             chosen = choose_together(text, run, resume, kinds, minutes or 10, given, device)
