@@ -22,7 +22,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import ParallelText
 from annotated.translation.tokenizers import PAD
-from annotated.translation.training.summed_loss import SummedLoss
+from annotated.translation.training.summed_loss import SummedLoss, half_precision
 
 MODEL = {field.name for field in fields(TransformerConfig)}
 # Layers and width of a model, and the tokens that it can read in the time from which on the next learns more.
@@ -46,29 +46,34 @@ def choose(
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
     symbols = len(set(chain.from_iterable(chain(sample.src, sample.tgt))))
     vocab = given.get("vocab") or min(8000, max(400 + symbols, 1000, len(text) // 1000 * 60))
+    step = {name: given[name] for name in ("rdrop_weight", "precision") if name in given}
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
         chosen = shape | {name: value for name, value in given.items() if name in MODEL}
-        speed = tokens_per_second(TransformerConfig.base(vocab, vocab, **chosen), lengths, device, clock)
+        config = TransformerConfig.base(vocab, vocab, **chosen)
+        speed = tokens_per_second(config, lengths, device, clock, **step)
         read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
         if read < most:
             break
     passes = read / (len(text) * max(lengths))
-    batch = given.get("max_tokens") or min(4096, max(256, 2 ** round(math.log2(read / UPDATES))))
+    accumulate = given.get("accumulate", 1)
+    wanted = 2 ** round(math.log2(read / UPDATES / accumulate))
+    batch = given.get("max_tokens") or min(4096, max(256, wanted))
+    update = batch * accumulate  # tokens
     chosen |= {
         "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
         "learning_rate": 0.003 * math.sqrt(128 / chosen["d_model"]),
         "max_tokens": batch,
-        "max_steps": max(100, int(read / batch)),
+        "max_steps": max(100, int(read / update)),
         "epochs": 100_000,
     }
     words = ""
     if kinds == ("subwords", "subwords"):
         chosen["vocab"], words = vocab, f", {vocab:,} subwords"
     c = chosen | given
-    lasts = c["max_steps"] * batch / speed / 60 / TRAINING  # minutes
+    lasts = c["max_steps"] * update / speed / 60 / TRAINING  # minutes
     why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
-  {c["max_steps"]:,} updates of {batch:,} tokens: {lasts:.2g} minutes, of {speed:,.0f} tokens a second here
+  {c["max_steps"]:,} updates of {update:,} tokens: {lasts:.2g} minutes, of {speed:,.0f} tokens a second here
   {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate
   dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
@@ -83,18 +88,25 @@ def mean_length(sentences: Any, kind: str) -> float:
 
 
 def tokens_per_second(
-    config: TransformerConfig, lengths: list[float], device: torch.device, clock: Callable[[], float]
+    config: TransformerConfig,
+    lengths: list[float],
+    device: torch.device,
+    clock: Callable[[], float],
+    rdrop_weight: float = 0.0,
+    precision: str = "float32",
 ) -> float:
-    """Measure how many tokens of the longer side a second of training reads."""
+    """Measure how many tokens of the longer side a second of training reads, before `torch.compile`."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         model = EncoderDecoder.from_config(config).to(device).train()
         summed, adam = SummedLoss(model, 0.1, PAD), torch.optim.Adam(model.parameters(), fused=True)
+        summed.rdrop_weight = rdrop_weight
         rows = max(1, int(1024 / max(lengths)))
         words = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
         src, tgt = (words((rows, min(math.ceil(length), config.max_len))) for length in lengths)
         batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
         while updates < 3 or clock() - started < 1:  # the first two warm up
-            with CpuKernels() if device.type == "cpu" else nullcontext():
+            half = half_precision(device) if precision == "bf16" else nullcontext()
+            with half, CpuKernels() if device.type == "cpu" else nullcontext():
                 summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y).backward()
             adam.step()
             adam.zero_grad()

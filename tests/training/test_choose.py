@@ -1,0 +1,39 @@
+"""The settings that are chosen for a time: what is measured, and what is made of it."""
+
+from itertools import count
+
+import pytest
+import torch
+from tiny_runs import CATS
+
+from annotated.translation.data import own_text
+from annotated.translation.training import choose as rules
+from annotated.translation.training.summed_loss import SummedLoss
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def chosen(**given):
+    """What is chosen for ten minutes of a machine whose speed is always the same."""
+    ticks, text = count(), own_text(CATS, "train")
+    kinds = "subwords", "subwords"
+    return rules.choose(text, kinds, 10, given, torch.device("cpu"), lambda: next(ticks))
+
+
+def test_updates_of_several_batches_read_what_those_of_one_read():
+    alone, together = (chosen(max_tokens=256, accumulate=n)[0] for n in (1, 8))
+    assert together["max_steps"] == pytest.approx(alone["max_steps"] / 8, abs=1)
+    assert "updates of 2,048 tokens" in chosen(max_tokens=256, accumulate=8)[1]
+
+
+def test_the_step_that_is_measured_is_the_one_that_is_trained(monkeypatch):
+    steps = []
+
+    class Seen(SummedLoss):
+        def forward(self, *inputs):
+            steps.append((self.rdrop_weight, torch.get_float32_matmul_precision()))
+            return super().forward(*inputs)
+
+    monkeypatch.setattr(rules, "SummedLoss", Seen)
+    chosen(rdrop_weight=2.5, precision="bf16")
+    assert {*steps} == {(2.5, "medium")}
