@@ -279,8 +279,8 @@ print(words, "→", cat_runs.tolist())
 #
 # ![A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; cat looks
 # mostly at a. Its vectors are the memory. In the decoder, start looks mostly at cat in the memory, and its
-# vector becomes (0.15, 0.40, 1.08, −1.63). The next word is to be eine 0.66, ein
-# 0.31.](../images/cat_whole.svg)
+# new vector is (0.15, 0.40, 1.08, −1.63). The next word is to be eine 0.66, ein 0.31. The other steps are
+# left out.](../images/cat_whole.svg)
 #
 # *Figure 4. Only the second head of each attention layer is drawn. The width of a line shows a weight.*
 #
@@ -415,7 +415,7 @@ assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0
 #
 # ![Embedding plus position is what enters the encoder. For cat: (0.00, 1.20, 0.80, −0.40) plus (0.84, 0.54,
 # 0.01, 1.00) is (0.84, 1.74, 0.81, 0.60). Each pair of the position's numbers is the hand of a clock: the
-# first turns by one radian a word, the second by a hundredth.](../images/cat_position.svg)
+# fast one turns by one radian a word, the slow one by a hundredth.](../images/cat_position.svg)
 #
 # *Figure 6. Embedding plus position. Each pair of the position's numbers is drawn as a hand: its sine and its
 # cosine. The second hand hardly moves within three words.*
@@ -980,8 +980,9 @@ class Decoder(nn.Module):
 # decoder reads `<s> eine Katze rennt`, and at each position it has to predict the next word: `eine Katze
 # rennt </s>`.
 #
-# ![The decoder reads start, eine, Katze, rennt, and at these four positions it is to predict eine, Katze,
-# rennt, end: the same sentence, one token later.](../images/cat_shift.svg)
+# ![In training, the decoder reads start, eine, Katze, rennt, and at these four positions, all at once, it is
+# to predict eine, Katze, rennt, end. An arrow leads from eine, predicted at start, to eine, read at the next
+# position: the same word, one place later.](../images/cat_shift.svg)
 #
 # *Figure 15. Above, what the decoder reads; below, what it has to predict. The band joins the two copies of
 # eine: what the first position has to predict, the second one reads.*
@@ -1059,9 +1060,9 @@ assert torch.allclose(found[0], by_hand(layer.self_attn, y[0], y[0], torch.ones(
 assert near(normalize(y[0] + found[0]), y_1[0])
 
 # %% [markdown]
-# ![Each row is a token that looks, each column one that it may look at. Row start: 1.00. Row eine: 0.00,
-# 1.00. Row Katze: 0.95, 0.05, 0.00. Row rennt: 0.00, 0.00, 0.00, 1.00. The cells to the right of the diagonal
-# are closed.](../images/cat_causal.svg)
+# ![Each row is a token that the decoder reads, each column one that it may look at. Row start: 1.00. Row
+# eine: 0.00, 1.00. Row Katze: 0.95, 0.05, 0.00. Row rennt: 0.00, 0.00, 0.00, 1.00. The cells to the right of
+# the diagonal are closed.](../images/cat_causal.svg)
 #
 # *Figure 16. Who looks at whom in head 2. The mask has closed the gray cells, and the bars in a row add up
 # to 1. Right: what each row has to predict.*
@@ -1095,8 +1096,8 @@ assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
 # ![At the start of the sentence, the decoder looks at the English words: in head 1 at a 0.57, cat 0.42, runs
-# 0.01, in head 2 at a 0.02, cat 0.98, runs 0.00. The first word is to be eine 0.66, ein
-# 0.31.](../images/cat_cross.svg)
+# 0.01, in head 2 at a 0.02, cat 0.98, runs 0.00. From both, the rest of the decoder makes the first word:
+# eine 0.66, ein 0.31. The German for cat, Katze, is feminine and needs eine.](../images/cat_cross.svg)
 #
 # *Figure 17. Where the two heads look when the model writes the first word, and the probabilities that
 # result.*
@@ -1559,7 +1560,8 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 # looks mostly at a, and the model writes eine Katze rennt.](../images/cat_learning.svg)
 #
 # *Figure 22. The loss, where cat looks in head 2, its vector after the encoder, the probabilities of eine and
-# ein as the first word (the likelier one in bold), and what the model writes (in bold where it is right).*
+# ein as the first word (in bold where it is the likeliest of all words), and what the model writes (in bold
+# where it is right).*
 #
 # At first, the model writes nonsense. From update 17 on, *eine* beats *ein*. From update 42 on, *a cat runs*
 # is translated correctly, and from update 68 on, all eight sentences are. Head 2 takes longer: only from

@@ -227,7 +227,7 @@ print(words, "→", cat_runs.tolist())
 # %% [markdown]
 # 下图是这个句子走过模型、写出第一个德语词的路线。图中的数，以及中间的所有数，下面都会一一算出。
 #
-# ![a cat runs 走过模型。在编码器中，每个词起初是一个由四个数组成的向量；cat 主要看 a。编码器的向量就是记忆。在解码器中，start 主要看记忆中的 cat，它的向量变为 (0.15, 0.40, 1.08, −1.63)。下一个词的概率是：eine 0.66，ein 0.31。](../../images/cat_whole.svg)
+# ![a cat runs 走过模型。在编码器中，每个词起初是一个由四个数组成的向量；cat 主要看 a。编码器的向量就是记忆。在解码器中，start 主要看记忆中的 cat，它的新向量是 (0.15, 0.40, 1.08, −1.63)。下一个词的概率是：eine 0.66，ein 0.31。其余步骤略去。](../../images/cat_whole.svg)
 #
 # **图 4**　编码器的注意力，以及解码器看记忆的注意力。两处都只画了头 2，其他步骤从略。线的粗细表示权重。
 #
@@ -340,7 +340,7 @@ assert torch.allclose(mean, built_in(cat[None], embedded, embedded, scale=1.0)[0
 #
 # 不妨想象一座有好几根指针的钟。第一根指针每过一个位置转 1 弧度，后面的指针一根比一根慢。它们合在一起就能报时，而时间就是位置。指针的方向用两个数表示，即角度的正弦和余弦，所以四个数的向量正好放得下两根指针。在位置 $pos$，它们的角度分别是 $pos$ 和 $pos / 100$。
 #
-# ![嵌入加位置，就是送入编码器的向量。cat：(0.00, 1.20, 0.80, −0.40) 加 (0.84, 0.54, 0.01, 1.00)，得 (0.84, 1.74, 0.81, 0.60)。位置向量中每两个数是一根指针：第一根每过一个词转 1 弧度，第二根转百分之一弧度。](../../images/cat_position.svg)
+# ![嵌入加位置，就是送入编码器的向量。cat：(0.00, 1.20, 0.80, −0.40) 加 (0.84, 0.54, 0.01, 1.00)，得 (0.84, 1.74, 0.81, 0.60)。位置向量中每两个数是一根指针：快的一根每过一个词转 1 弧度，慢的一根转百分之一弧度。](../../images/cat_position.svg)
 #
 # **图 6**　嵌入加位置。位置向量中每两个数画成一根指针，它们是指针的正弦和余弦。三个词之内，第二根指针几乎不动。
 #
@@ -839,7 +839,7 @@ class Decoder(nn.Module):
 #
 # 训练时，整个德语句子都是已知的，我们想让其中所有的词同时参与训练。所以，解码器读入 `<s> eine Katze rennt`，在每个位置上都要预测下一个词：`eine Katze rennt </s>`。
 #
-# ![解码器读入 start、eine、Katze、rennt，在这四个位置上要预测 eine、Katze、rennt、end：同一个句子，晚一个词元。](../../images/cat_shift.svg)
+# ![训练时，解码器读入 start、eine、Katze、rennt，在这四个位置上同时预测 eine、Katze、rennt、end。一个箭头从 start 处要预测的 eine 指向下一个位置读入的 eine：同一个词，晚一个位置。](../../images/cat_shift.svg)
 #
 # **图 15**　上面是解码器（decoder）读入的，下面是它要预测的；色带连着两个 eine：第一个位置要预测的，就是第二个位置读入的。
 #
@@ -911,7 +911,7 @@ assert torch.allclose(found[0], by_hand(layer.self_attn, y[0], y[0], torch.ones(
 assert near(normalize(y[0] + found[0]), y_1[0])
 
 # %% [markdown]
-# ![每一行是一个看别人的词元，每一列是一个可以被看的词元。start 行：1.00。eine 行：0.00, 1.00。Katze 行：0.95, 0.05, 0.00。rennt 行：0.00, 0.00, 0.00, 1.00。对角线右边的格子都关上了。](../../images/cat_causal.svg)
+# ![每一行是解码器读入的一个词元，每一列是一个可以被看的词元。start 行：1.00。eine 行：0.00, 1.00。Katze 行：0.95, 0.05, 0.00。rennt 行：0.00, 0.00, 0.00, 1.00。对角线右边的格子都关上了。](../../images/cat_causal.svg)
 #
 # **图 16**　头 2 里谁看谁。灰色的格子被掩码关上了，每一行的横条加起来是 1。右边是这一行要预测的词元。
 #
@@ -938,7 +938,7 @@ assert torch.allclose(found[0], by_hand(layer.src_attn, y_1[0], memory, torch.on
 assert near(normalize(y_1[0] + found[0]), y_2[0])
 
 # %% [markdown]
-# ![在句子开头，解码器看英语单词：头 1 看 a 0.57，cat 0.42，runs 0.01，头 2 看 a 0.02，cat 0.98，runs 0.00。第一个词将是 eine 0.66，ein 0.31。](../../images/cat_cross.svg)
+# ![在句子开头，解码器看英语单词：头 1 看 a 0.57，cat 0.42，runs 0.01，头 2 看 a 0.02，cat 0.98，runs 0.00。解码器的其余部分由此得出第一个词：eine 0.66，ein 0.31。cat 的德语 Katze 是阴性名词，要用 eine。](../../images/cat_cross.svg)
 #
 # **图 17**　写第一个词时，两个头各看哪里，模型又会由此写出什么。
 #
@@ -1334,7 +1334,7 @@ assert torch.allclose(alone[0], per_token[0, :m], atol=1e-3)  # padding changes 
 #
 # ![微型模型怎样学会。更新 0 次：损失 2.92，eine 0.04，ein 0.05；cat 主要看 cat，模型写出 cat cat cat cat cat cat。更新 17 次：损失 1.25，eine 0.21，ein 0.18；cat 主要看 runs，模型写出 Hund rennt。更新 42 次：损失 0.54，eine 0.37，ein 0.19；cat 主要看 runs，模型写出 eine Katze rennt。更新 115 次：损失 0.07，eine 0.88，ein 0.05；cat 主要看 a，模型写出 eine Katze rennt。更新 200 次：损失 0.02，eine 0.96，ein 0.01；cat 主要看 a，模型写出 eine Katze rennt。](../../images/cat_learning.svg)
 #
-# **图 22**　从上到下：损失；头 2 里 cat 看哪里；cat 经过编码器之后的向量；eine 和 ein 作为第一个词的概率（粗体的可能性较大）；模型写出的词（粗体的是对的）。
+# **图 22**　从上到下：损失；头 2 里 cat 看哪里；cat 经过编码器之后的向量；eine 和 ein 作为第一个词的概率（粗体：在所有词中可能性最大）；模型写出的词（粗体的是对的）。
 #
 # 起初，模型写的不成句子。从第 17 次更新起，*eine* 胜过 *ein*。从第 42 次更新起，*a cat runs* 译对了；从第 68 次更新起，八个句子全部译对。第二个头学得慢一些：直到第 115 次更新，*cat* 才主要看 *a*。可见模型先译对了句子，注意力后来才变成你所看到的样子。
 #

@@ -61,8 +61,9 @@ def cat_whole(n: Numbers) -> Sheet:
         606,
         "A cat runs goes through the model. In the encoder, each word begins as a vector of four numbers; "
         f"cat looks mostly at {most(n.words, looks)}. Its vectors are the memory. In the decoder, start "
-        f"looks mostly at {most(n.words, across)} in the memory, and its vector becomes "
-        f"{vector(n.states[0].tolist())}. The next word is to be {listed(likely, shares)}.",
+        f"looks mostly at {most(n.words, across)} in the memory, and its new vector is "
+        f"{vector(n.states[0].tolist())}. The next word is to be {listed(likely, shares)}. The other steps "
+        "are left out.",
     )
     sheet.text(140, 18, "encoder", SOFT, bold=True)
     sheet.text(right, 18, "decoder", SOFT, bold=True)
@@ -76,8 +77,11 @@ def cat_whole(n: Numbers) -> Sheet:
     sheet.strip(right - CELL / 2, 72, n.y[0, 0].tolist())
     sheet.arrow((right, 186), (right, 470))
     sheet.fan(columns, 370, (right - CELL / 2, 470), across, [1])
-    sheet.text(318, 230, "self-attention", SOFT)
-    sheet.text(60, 440, "cross-attention", SOFT, "start")
+    for x, y, kind in ((250, 208, "self-attention"), (60, 420, "cross-attention")):
+        sheet.text(x, y, kind, SOFT, "start")
+        sheet.text(x, y + 22, "… more steps", SOFT, "start")
+    sheet.text(258, 312, "memory", SOFT, "start", bold=True)
+    sheet.text(306, 486, "new vector of start", SOFT, "end")
     sheet.strip(right - 2 * CELL, 472, n.states[0].tolist(), lying=True)
     sheet.arrow((right, 504), (right, 530))
     for line, (word, share) in enumerate(zip(likely, shares, strict=True)):
@@ -121,18 +125,20 @@ def cat_word(n: Numbers) -> Sheet:
 
 
 def cat_position(n: Numbers) -> Sheet:
-    columns = (100, 275, 450)
+    columns = (130, 297, 464)
     rows = {46: n.embedded.tolist(), 198: n.positions.tolist(), 350: n.x.tolist()}
     sheet = Sheet(
         476,
         f"Embedding plus position is what enters the encoder. For cat: {vector(rows[46][1])} plus "
         f"{vector(rows[198][1])} is {vector(rows[350][1])}. Each pair of the position's numbers is the "
-        "hand of a clock: the first turns by one radian a word, the second by a hundredth.",
+        "hand of a clock: the fast one turns by one radian a word, the slow one by a hundredth.",
     )
     for y in rows:
         sheet.mark(columns[1] - 34, y - 4, 68, 36)
-    sheet.text(36, 254, "PE", bold=True)
-    sheet.text(36, 406, "x", bold=True)
+    for y, label in {102: "embedding", 254: "position", 406: "x"}.items():
+        sheet.text(94, y, label, anchor="end")
+    for y, pace in {226: "fast", 282: "slow"}.items():
+        sheet.text(columns[1] + 86, y, pace, anchor="start")
     for place, x in enumerate(columns):
         pale = place != 1
         sheet.chip(x, 24, n.words[place], strong=not pale)
@@ -416,22 +422,19 @@ def cat_network(n: Numbers) -> Sheet:
 def cat_shift(n: Numbers) -> Sheet:
     read, wanted, columns = n.german_read, [*n.german_read[1:], END], (140, 260, 380, 500)
     sheet = Sheet(
-        220,
-        "The decoder reads start, eine, Katze, rennt, and at these four positions it is to predict eine, "
-        "Katze, rennt, end: the same sentence, one token later.",
+        262,
+        "In training, the decoder reads start, eine, Katze, rennt, and at these four positions, all at once, "
+        "it is to predict eine, Katze, rennt, end. An arrow leads from eine, predicted at start, to eine, "
+        "read at the next position: the same word, one place later.",
     )
     sheet.text(44, 30, "reads", SOFT)
     sheet.text(44, 188, "predicts", SOFT)
-    sheet.box(88, 92, 464, 36, "decoder")
-    (x, y), (to_x, to_y) = (columns[0], 188), (columns[1], 30)  # the same word, below and above
-    sheet.shape(
-        "path",
-        d=f"M{x},{y} L{to_x},{to_y}",
-        fill="none",
-        stroke=MARK,
-        stroke_width=30,
-        stroke_linecap="round",
-    )
+    sheet.box(88, 92, 464, 36, "")
+    sheet.text(540, 110, "decoder: in training, all at once", SOFT, "end")
+    band = ((133, 172), (223, 54), (214, 48), (248, 46), (255, 79), (247, 73), (157, 190))
+    sheet.shape("polygon", points=" ".join(f"{x},{y}" for x, y in band), fill=MARK)
+    sheet.mark(88, 226, 274, 28)
+    sheet.text(100, 240, "the same word, one place later", anchor="start")
     for place, x in enumerate(columns):
         sheet.arrow((x, 48), (x, 88), color=SOFT)
         sheet.arrow((x, 130), (x, 170), color=SOFT)
@@ -448,15 +451,17 @@ def cat_causal(n: Numbers) -> Sheet:
         for place, (token, row) in enumerate(zip(read, weights, strict=True))
     )
     sheet = Sheet(
-        262,
-        "Each row is a token that looks, each column one that it may look at. "
+        288,
+        "Each row is a token that the decoder reads, each column one that it may look at. "
         f"{''.join(rows)}The cells to the right of the diagonal are closed.",
     )
-    wide, high, left, top = 80, 46, 96, 52
+    wide, high, left, top = 80, 46, 96, 78
+    for x, heading in ((48, "reads"), (left + 2 * wide, "may look at"), (500, "predicts")):
+        sheet.text(x, 18, heading, SOFT)
     for place, token in enumerate(read):
         y = top + high * (place + 0.5)
         sheet.chip(48, y, token)
-        sheet.chip(left + wide * (place + 0.5), 28, token)
+        sheet.chip(left + wide * (place + 0.5), 54, token)
         sheet.arrow((left + 4 * wide + 8, y), (left + 4 * wide + 34, y))
         sheet.chip(500, y, wanted[place], strong=True)
         for column, weight in enumerate(weights[place]):
@@ -468,7 +473,8 @@ def cat_causal(n: Numbers) -> Sheet:
                 sheet.line((x + 50, y - 10), (x + 30, y + 10), color=PAPER, width=3)
             else:
                 sheet.text(x + wide / 2, y - 5, printed(weight), bold=weight > 0.5)
-                sheet.shape("rect", x=x + 6, y=y + 9, width=(wide - 12) * weight, height=7, fill=INK)
+                if weight > 0.005:
+                    sheet.shape("rect", x=x + 6, y=y + 9, width=(wide - 12) * weight, height=7, fill=INK)
     return sheet
 
 
@@ -476,28 +482,34 @@ def cat_cross(n: Numbers) -> Sheet:
     heads = [((60, 140, 220), n.across[0, 0].tolist()), ((340, 420, 500), n.across[1, 0].tolist())]
     likely = {word: n.probabilities[0, n.number[word]].item() for word in ("eine", "ein")}
     sheet = Sheet(
-        352,
+        424,
         "At the start of the sentence, the decoder looks at the English words: in head 1 at "
         f"{listed(n.words, heads[0][1])}, in head 2 at {listed(n.words, heads[1][1])}. "
-        f"The first word is to be {listed(likely, likely.values())}.",
+        "From both, the rest of the decoder makes the first word: "
+        f"{listed(likely, likely.values())}. The German for cat, Katze, is feminine and needs eine.",
     )
+    sheet.text(280, 18, "cross-attention: start looks at", SOFT)
     for number, (columns, weights) in enumerate(heads):
         middle = columns[1]
-        sheet.text(middle, 18, f"head {number + 1}", bold=True)
+        sheet.text(middle, 46, f"head {number + 1}", bold=True)
         strong = [place for place in range(3) if weights[place] > 0.4]
-        sheet.fan(columns, 94, (middle, 186), weights, strong)
+        sheet.fan(columns, 122, (middle, 214), weights, strong)
         for place, x in enumerate(columns):
-            sheet.chip(x, 50, n.words[place])
-            sheet.text(x, 80, printed(weights[place]), INK if place in strong else SOFT, bold=place in strong)
-        sheet.chip(middle, 200, START)
-        sheet.arrow(
-            (middle, 216), (middle, 236), (280 + 8 * (2 * number - 1), 236), (280 + 8 * (2 * number - 1), 264)
-        )
-    for line, (word, share) in enumerate(likely.items()):
-        y = 284 + 40 * line
-        sheet.chip(130, y, word, strong=line == 0)
-        sheet.bar(180, y, share, 220, strong=line == 0)
-        sheet.text(416, y, printed(share), INK if line == 0 else SOFT, "start", bold=line == 0)
+            sheet.chip(x, 78, n.words[place])
+            sheet.text(
+                x, 108, printed(weights[place]), INK if place in strong else SOFT, bold=place in strong
+            )
+        sheet.chip(middle, 228, START)
+        sheet.arrow((middle, 244), (middle, 268))
+    sheet.box(60, 270, 440, 34, "the rest of the decoder")
+    sheet.arrow((280, 304), (280, 330))
+    genders = ("feminine, as Katze (cat)", "masculine or neuter")
+    for line, ((word, share), gender) in enumerate(zip(likely.items(), genders, strict=True)):
+        y, color = 352 + 40 * line, INK if line == 0 else SOFT
+        sheet.chip(44, y, word, strong=line == 0)
+        sheet.bar(92, y, share, 180, strong=line == 0)
+        sheet.text(284, y, printed(share), color, "start", bold=line == 0)
+        sheet.text(338, y, gender, color, "start")
     return sheet
 
 
@@ -623,7 +635,7 @@ def from_then_on(holds: Sequence[bool]) -> int:
 
 
 def cat_learning(n: Numbers) -> Sheet:
-    articles, likely, losses, right, looks = ("eine", "ein"), [], [], [], []
+    articles, likely, first, losses, right, looks = ("eine", "ein"), [], [], [], [], []
     for model in n.past:
         with torch.no_grad(), capture_attention(model) as attention:
             states = model(n.english, n.read, None, subsequent_mask(4))
@@ -631,6 +643,7 @@ def cat_learning(n: Numbers) -> Sheet:
             own = model.generator(states).gather(-1, n.write.unsqueeze(-1))
         losses.append(-own.mean().item())
         likely.append([chances[0, n.number[word]].item() for word in articles])
+        first.append(n.vocab[chances[0].argmax()])
         right.append(torch.equal(chances.argmax(dim=-1), n.write[2]))
         looks.append(attention["encoder", 0][2, 1, 1].tolist())
     last = len(n.past) - 1
@@ -641,7 +654,7 @@ def cat_learning(n: Numbers) -> Sheet:
         from_then_on([most(n.words, weights) == "a" for weights in looks]),
         last,
     ]
-    columns, told = [110 + 98 * place for place in range(len(moments))], []
+    columns, told = [106 + 100 * place for place in range(len(moments))], []
     left, top, high, wide = 72, 20, 84, 480  # of the curve
     sheet = Sheet(660, "", largest=2.0)
     curve = [
@@ -664,13 +677,15 @@ def cat_learning(n: Numbers) -> Sheet:
         sheet.shape("circle", cx=curve[update][0], cy=curve[update][1], r=5, fill=INK)
         sheet.text(x, 140, str(update), bold=True)
         sheet.text(x, 164, printed(losses[update]))
-        names = [x - 34, x, x + 34]
+        names = [x - 36, x - 10, x + 28]
+        if update:
+            sheet.line((x - 48, 186), (x - 48, 522), color=PALE)
         for place, word in zip(names, n.words, strict=True):
             sheet.text(place, 196, word, SOFT)
         sheet.fan(names, 208, (x, 270), weights, [n.words.index(most(n.words, weights))])
         sheet.strip(x - CELL / 2, 272, memory)
-        for side, word, share in zip((-20, 20), articles, likely[update], strict=True):
-            strong = share == max(likely[update])
+        for side, word, share in zip((-22, 22), articles, likely[update], strict=True):
+            strong = word == first[update]
             sheet.bar(x + side, 500, share, 70, strong, upright=True)
             sheet.text(x + side, 418, printed(share), INK if strong else SOFT, bold=strong)
             sheet.text(x + side, 516, word, INK if strong else SOFT, bold=strong)
