@@ -7,6 +7,7 @@ draw other test sets from one.
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ class Score:
         return f"{self.name} = {self.value:.2f}{bounds} ({self.signature})"
 
 
+def check_sentences(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Raise ValueError for sentences without an order, or without a reference each."""
+    if isinstance(hypotheses, str | Set) or isinstance(references, str | Set):
+        raise ValueError("scores take sentences in an order: a list, even of a single one")
+    if len(hypotheses) != len(references) or not len(references):
+        sizes = f"{len(references)} for {len(hypotheses)}"
+        raise ValueError(f"scores need one reference for each hypothesis, not {sizes}")
+
+
 @dataclass(frozen=True)
 class Metric:
     """A score of text, computed from counts of each sentence that can be added up."""
@@ -40,11 +50,7 @@ class Metric:
 
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
         """Return the counts of each sentence, float64 (sentences, counts)."""
-        if isinstance(hypotheses, str | Set) or isinstance(references, str | Set):
-            raise ValueError("scores take sentences in an order: a list, even of a single one")
-        if len(hypotheses) != len(references) or not len(references):
-            sizes = f"{len(references)} for {len(hypotheses)}"
-            raise ValueError(f"scores need one reference for each hypothesis, not {sizes}")
+        check_sentences(hypotheses, references)
         return np.array(self.count(list(hypotheses), list(references)), dtype=float)
 
     def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -57,7 +63,7 @@ class Metric:
         return value < other if self.lower_is_better else value > other
 
 
-MetricLike = Metric | str | Callable[..., Score]  # also by its name, or by the function that computes it
+MetricLike = Metric | str | Callable[..., Score | float]  # also by its name, or a function that computes it
 
 
 def sacrebleu_metric(scorer: Any) -> Metric:
@@ -161,6 +167,11 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return chrf_metric()(hypotheses, references)
 
 
+FUNCTIONS: dict[Any, Callable[[], Metric]] = {
+    bleu: bleu_metric, chrf: chrf_metric, tokenized_bleu: partial(bleu_metric, "none")
+}  # fmt: skip
+
+
 def moses_supports(language: str | None) -> bool:
     """Return whether Moses has rules for a language, and spaces separate its words."""
     from sacremoses.corpus import NonbreakingPrefixes
@@ -205,8 +216,9 @@ def paired_bootstrap(
     """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
     Both are scored on the same draws, so that a hard sentence is hard for both. `metric` is a name of
-    `METRICS`, such as "chrf", the function of that name or a `Metric`; by default BLEU with sacreBLEU's
-    tokenizer `tokenize`, "13a" if not given, "none" for tokenized text.
+    `METRICS`, such as "chrf", or a `Metric`; by default BLEU with sacreBLEU's tokenizer `tokenize`, "13a" if
+    not given, "none" for tokenized text. It may also be a function of hypotheses and references that returns
+    a `Score` or a number, and is called on each draw; with it, the greater is the better.
     """
     metric = resampled_metric(metric, tokenize, samples)
     draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
@@ -237,18 +249,39 @@ def bootstrap(
     return with_interval(metric(hypotheses, references), draws)
 
 
-def resampled_metric(metric: MetricLike | None, tokenize: str | None, samples: int) -> Metric:
+@dataclass(frozen=True)
+class OwnMetric:
+    """In place of a `Metric`, a function of hypotheses and references; it returns a `Score` or a number."""
+
+    function: Callable[..., Score | float]
+
+    def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+        """Score a corpus."""
+        check_sentences(hypotheses, references)
+        found = self.function(hypotheses, references)
+        name = getattr(self.function, "__name__", "score")
+        return found if isinstance(found, Score) else Score(name, float(found), "a function of one's own")
+
+    def better(self, value: Any, other: Any) -> Any:
+        """Tell whether a score is the greater."""
+        return value > other
+
+
+def resampled_metric(metric: MetricLike | None, tokenize: str | None, samples: int) -> Metric | OwnMetric:
     """Return the metric that is asked for, by default BLEU. Raises ValueError for what contradicts itself."""
-    name = getattr(metric, "__name__", metric)
-    if not (metric is None or isinstance(metric, Metric) or name in METRICS):
-        raise ValueError(f"metric must be a Metric or one of {', '.join(METRICS)}, not {name!r}")
+    if not (metric is None or callable(metric) or metric in METRICS):  # a Metric is called, too
+        raise ValueError(f"metric must be a Metric, a function, or one of {', '.join(METRICS)}: {metric!r}")
     if metric is not None and tokenize is not None:
         raise ValueError(f"tokenize={tokenize!r} is BLEU's: give it to bleu_metric, or leave out the metric")
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     if metric is None:
         return bleu_metric(tokenize or "13a")
-    return metric if isinstance(metric, Metric) else METRICS[str(name)]()
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str):
+        return METRICS[metric]()
+    return FUNCTIONS[metric]() if metric in FUNCTIONS else OwnMetric(metric)
 
 
 def with_interval(score: Score, draws: Any) -> Score:
@@ -258,12 +291,17 @@ def with_interval(score: Score, draws: Any) -> Score:
 
 
 def resample(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
+    metric: Metric | OwnMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
 ) -> Any:
     """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
-    counts = metric.counts(hypotheses, references)
-    random, n = np.random.default_rng(seed), len(counts)
-    return np.array([metric.value(counts[random.choice(n, n)].sum(axis=0)) for _ in range(samples)])
+    check_sentences(hypotheses, references)
+    random, n = np.random.default_rng(seed), len(references)
+    draws = (random.choice(n, n) for _ in range(samples))
+    if isinstance(metric, Metric):
+        counts = metric.counts(hypotheses, references)
+        return np.array([metric.value(counts[draw].sum(axis=0)) for draw in draws])
+    sides = [*hypotheses], [*references]
+    return np.array([metric(*([side[i] for i in draw] for side in sides)).value for draw in draws])
 
 
 # ---- alignments

@@ -1,7 +1,9 @@
 import gzip
 import math
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -225,9 +227,29 @@ def test_a_metric_is_known_by_its_name_and_by_its_function():
     texts = ["a dog runs", "a cat"], ["a dog ran", "the cat"]
     wanted = bootstrap(*texts, metric=METRICS["chrf"]())
     assert bootstrap(*texts, metric="chrf") == bootstrap(*texts, metric=annotated.chrf) == wanted
-    for other in ("rouge", len):
+    tokenized = bootstrap(*texts, tokenize="none")
+    assert bootstrap(*texts, metric="bleu", samples=9) == bootstrap(*texts, metric=annotated.bleu, samples=9)
+    assert bootstrap(*texts, metric=tokenized_bleu) == tokenized
+    for other in ("rouge", 5):
         with pytest.raises(ValueError, match="one of bleu, chrf"):
             bootstrap(*texts, metric=other)
+
+
+def test_a_function_of_ones_own_is_called_on_each_test_set():
+    def wer(hypotheses, references):  # not the package's, whose name it has
+        return 100 * np.mean([h == r for h, r in zip(hypotheses, references, strict=True)])
+
+    some = [*REFERENCES[:2], *BAD[2:]]  # right in two of five sentences
+    exact = bootstrap(some, REFERENCES, samples=50, metric="exact")
+    found = bootstrap(some, REFERENCES, samples=50, metric=wer)
+    assert (found.name, found.value, found.low, found.high) == ("wer", exact.value, exact.low, exact.high)
+    scored = bootstrap(some, REFERENCES, samples=50, metric=lambda h, r: replace(exact, value=wer(h, r)))
+    assert scored == exact
+    wanted = paired_bootstrap(some, BAD, REFERENCES, samples=50, metric="exact")
+    compared = paired_bootstrap(some, BAD, REFERENCES, samples=50, metric=wer)
+    assert (compared.wins, compared.difference.low) == (wanted.wins, wanted.difference.low)
+    with pytest.raises(ValueError, match="one reference for each"):
+        bootstrap(BAD[:1], REFERENCES, metric=wer)
 
 
 def test_a_bootstrap_draws_at_least_once():
