@@ -72,12 +72,12 @@ def train(model, batches, schedule, criterion):
 
 
 # %% [markdown]
-# We use the *copy task*: the model reads nine random symbols and has to write the same nine. The loss is
-# $-\log p$, where $p$ is the probability that the model gives to the right symbol, and $\log$ is the natural
-# logarithm. A model that knows nothing guesses among ten symbols, so its loss is $\log 10 = 2.30$. The call
-# `data_gen(11, 32, 250)` below makes 250 batches of 32 rows, and in front of each row it puts a 1, which
-# serves as the start symbol and also occurs among the ten. The 11 counts the ten symbols and 0, which is
-# padding.
+# We use the *copy task*: the model reads a row of ten symbols and has to write it again. The first symbol is
+# always 1 and serves as the start symbol. The other nine are random, from 1 to 10, and the decoder has to
+# predict these. The loss is $-\log p$, where $p$ is the probability that the model gives to the right symbol,
+# and $\log$ is the natural logarithm. A model that knows nothing guesses among ten symbols, so its loss is
+# $\log 10 = 2.30$. The call `data_gen(11, 32, 250)` below makes 250 batches of 32 rows. The 11 counts the ten
+# symbols and 0, which is padding.
 #
 # We train the same model twice. In the first run, the learning rate **rises** to 0.03 over 50 updates, and
 # then falls slowly. The second run is **impatient**: it uses 0.03 for its first five updates, and then
@@ -128,8 +128,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Left: two schedules that differ in the first five updates. Right: the losses of the same model
-# under each schedule. The gray line is the loss of guessing. At its highest, the impatient loss runs off the
-# top of the plot.*
+# under each schedule. The gray line is the loss of guessing evenly; a new model is above it, because its
+# random preferences are worse than none. At its highest, the impatient loss runs off the top of the plot.*
 
 # %%
 for name, losses in runs.items():
