@@ -68,6 +68,11 @@ def test_flags_win_over_the_file_and_that_over_the_run(tmp_path):
     assert (args.compile, args.src) == (False, None)
 
 
+def test_the_settings_of_a_run_may_be_copied_under_any_name(tmp_path):
+    path = settings_file(tmp_path, {"vocab": 320, "lengths": {"source": 9, "max_extra": 50}})
+    assert parse(["train", "--config", str(path), "--out", "o"]).vocab == 320
+
+
 def test_a_file_does_not_name_a_file_to_execute(tmp_path, capfd):
     (tmp_path / "training.json").write_text(json.dumps({"variants": "evil.py"}))
     for asked in (["--resume"], ["--config", tmp_path / "training.json"]):

@@ -151,8 +151,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     Where the file holds tables, each has the settings of one command.
     """
     values = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), path)
-    if path.name == "training.json":
-        values.pop("lengths", None)  # nobody sets them
+    values.pop("lengths", None)  # a run writes them into its settings, and nobody sets them
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
