@@ -162,6 +162,12 @@ def test_n_best_are_different_the_best_first(translator):
     assert translator.n_best(" ") == []
 
 
+def test_one_translation_a_sentence_does_not_ask_for_more(translator):
+    for ask in (translator, lambda text, n_best: translator.translate([text], n_best=n_best)):
+        with pytest.raises(ValueError, match=r"n_best has no effect .* `search`"):
+            ask("the dog", n_best=3)
+
+
 def test_a_prefix_begins_every_translation(translator):
     found = translator.translate(["the dog", "", "a cat sees"], beam=2, prefix="the cat")
     assert found[1] == ""

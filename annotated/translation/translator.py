@@ -106,7 +106,7 @@ class Translator:
     def __call__(
         self, sentence: str, beam: int = Search.beam, alpha: float = Search.alpha, **options: Any
     ) -> str:
-        """Translate one sentence; further `options` are those of `search`."""
+        """Translate one sentence; further `options` are those of `translate`."""
         return self.translate([sentence], beam, alpha, **options)[0]
 
     def translate(
@@ -114,8 +114,10 @@ class Translator:
     ) -> list[str]:
         """Translate sentences, one for one and in order; one without a visible character gives "".
 
-        Further `options` are those of `search`, as which it raises.
+        Further `options` are those of `search` without `n_best`. It raises as `search` does.
         """
+        if "n_best" in options:
+            raise ValueError("n_best has no effect on one translation a sentence: ask `n_best` or `search`")
         results = self.search(sentences, beam, alpha, **options)
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
