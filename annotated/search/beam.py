@@ -77,8 +77,8 @@ def beam_search(
         on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError as `Search` does, for a limit below 2, for prefixes with the end symbol or forbidden
-    tokens, and for scores that are no numbers.
+    Raises ValueError as `Search` does, for a limit below 2, for a forbidden end symbol, for prefixes with the
+    end symbol or forbidden tokens, and for scores that are no numbers.
     """
     settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
     if min(forbidden, default=0) < 0:
@@ -91,14 +91,21 @@ def beam_search(
     if max_len is None:
         max_len = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS + 1).tolist()
     limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
+    if prefixes is None:
+        prefixes = [()] * len(src)
+    for name, given in {"limits": limits, "prefixes": prefixes}.items():
+        if len(given) != len(src):
+            raise ValueError(f"there must be as many {name} as sentences, not {len(given)} for {len(src)}")
+    if end_symbol in forbidden:
+        raise ValueError(f"the end symbol, {end_symbol}, is forbidden, but every translation needs it")
     searches = []
-    for i, (limit, prefix) in enumerate(zip(limits, prefixes or [()] * len(src), strict=True)):
+    for i, (limit, prefix) in enumerate(zip(limits, prefixes, strict=True)):
         if limit < 2:
             raise ValueError(f"max_len must be at least 2, for the start and the end symbol, not {limit}")
         if min(prefix, default=0) < 0:
             raise ValueError(f"prefix {prefix} contains {min(prefix)}, which is no token")
-        if end_symbol in prefix or not {end_symbol, *prefix}.isdisjoint(forbidden):
-            raise ValueError(f"prefix {prefix} contains the end symbol, or one of them is forbidden")
+        if never := {*prefix} & {end_symbol, *forbidden}:
+            raise ValueError(f"prefix {prefix} contains {min(never)}, the end symbol or a forbidden token")
         limit = max(min(limit - 1, model.max_positions or limit), len(prefix) + 1)
         watcher = None if on_step is None else partial(on_step, i)
         searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))

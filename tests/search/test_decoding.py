@@ -311,24 +311,26 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "says"),
     [
-        {"beam": 257},
-        {"beam": 2, "n_best": 3},
-        {"n_best": 0},
-        {"alpha": -0.1},
-        {"no_repeat_ngram": -1},
-        {"penalty": "none"},
-        {"max_len": 1},
-        {"prefixes": [(3,), (4,)]},
-        {"prefixes": [(3, END, 3)]},
-        {"prefixes": [(-1,)]},
-        {"prefixes": [(3,)], "forbidden": (3,)},
-        {"forbidden": (END, 2)},
+        ({"beam": 257}, "n_best <= beam <= 256"),
+        ({"beam": 2, "n_best": 3}, "not n_best=3, beam=2"),
+        ({"n_best": 0}, "n_best must be"),
+        ({"alpha": -0.1}, "alpha must be"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must be"),
+        ({"penalty": "none"}, "penalty must be"),
+        ({"max_len": 1}, "max_len must be"),
+        ({"max_len": [5, 5]}, "as many limits as sentences, not 2 for 1"),
+        ({"prefixes": [(3,), (4,)]}, "as many prefixes as sentences, not 2 for 1"),
+        ({"prefixes": []}, "as many prefixes as sentences, not 0 for 1"),
+        ({"prefixes": [(3, END, 3)]}, r"prefix \(3, 1, 3\) contains 1"),
+        ({"prefixes": [(-1,)]}, "prefix .* no token"),
+        ({"prefixes": [(3,)], "forbidden": (3,)}, r"prefix \(3,\) contains 3"),
+        ({"forbidden": (END, 2)}, "end symbol, 1, is forbidden"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(options):
-    with pytest.raises(ValueError, match=r"must|prefix|zip"):
+def test_what_cannot_be_searched_is_refused(options, says):
+    with pytest.raises(ValueError, match=says):
         beam_search(toy(), *ONE, **options)
 
 
