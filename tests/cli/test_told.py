@@ -158,12 +158,13 @@ def test_the_command_alone_lists_its_commands(capfd):
     assert all(f"  {name} " in err for name in ("train", "translate", "evaluate", "average", "check"))
 
 
-def test_a_table_of_translations_stands_beside_its_sources(run, cats, tmp_path):
-    saved = tmp_path / "out.csv"
+@pytest.mark.parametrize(("name", "delimiter"), [("out.csv", ","), ("out.TSV", "\t")])
+def test_a_table_of_translations_stands_beside_its_sources(name, delimiter, run, cats, tmp_path):
+    saved = tmp_path / name
     asked = ["evaluate", "--model", run, "--src", cats / "both.tsv", "--beam", "1", "--save", saved]
     assert main(list(map(str, asked))) == 0
     with saved.open(encoding="utf-8", newline="") as file:
-        names, *rows = csv.reader(file)
+        names, *rows = csv.reader(file, delimiter=delimiter)
     assert names == ["source", "reference", "translation"]
     assert [tuple(row[:2]) for row in rows] == CATS
 

@@ -48,10 +48,11 @@ def evaluate(args: argparse.Namespace) -> None:
 def save_translations(path: Path, rows: Iterable[tuple[str, str, str]]) -> None:
     """Write the translations, a line each, or a table of source, reference and translation."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        if path.suffix not in (".csv", ".tsv"):
+        kind = path.suffix.lower()
+        if kind not in (".csv", ".tsv"):
             file.writelines(f"{translation}\n" for *_, translation in rows)
             return
-        writer = csv.writer(file, delimiter="," if path.suffix == ".csv" else "\t", lineterminator="\n")
+        writer = csv.writer(file, delimiter="," if kind == ".csv" else "\t", lineterminator="\n")
         writer.writerows([("source", "reference", "translation"), *rows])
 
 
