@@ -16,7 +16,8 @@ class Batch:
 
     Args:
         src: source tokens (batch, src_len), int64, padded with `pad`.
-        tgt: target tokens (batch, tgt_len), from `<s>` to `</s>`, padded likewise; None at inference.
+        tgt: target tokens (batch, tgt_len), from `<s>` to `</s>`, padded likewise; without them, at
+            inference, the batch has `src` and `src_mask` alone.
         pad: the padding symbol's number.
 
     Attributes:

@@ -147,7 +147,7 @@ def bleu_tokenizer(language: str | None) -> str:
 
 
 def lacks_spaces(sentences: Iterable[str]) -> bool:
-    """Tell whether the letters are mostly of scripts that put no space between words, as in Chinese."""
+    """Tell whether over a third of the text is of scripts without spaces between words, as in Chinese."""
     text = "".join(sentences)
     return 3 * len(UNSPACED.findall(text)) > len(text)
 
