@@ -722,8 +722,9 @@ assert [f"{w:.2f}" for w in weights_1[1]] == ["0.40", "0.30", "0.30"]
 # `view` cuts the four numbers of each word into two pairs. Then `transpose` collects the first pair of every
 # word in head 1 and the second pair in head 2:
 #
-# ![Above: view cuts each word in two, transpose collects the halves by head. Below: view alone puts all of
-# "a" and half of "cat" into head 1](../images/split.svg)
+# ![Above: view cuts each word into a block of two halves, and transpose collects the first halves in head 1
+# and the second halves in head 2. Below: view alone puts all of "a" and half of "cat" into head
+# 1](../images/split.svg)
 #
 # *Figure 12. Above: three words of four numbers become two heads. Below: a mistake, the first of the five
 # traps at the end of this page.*

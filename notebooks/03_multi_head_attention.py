@@ -281,8 +281,9 @@ assert [f"{number:.2f}" for number in by_hand[1]] == ["-0.28", "0.05", "0.04", "
 #
 # After the wide product, each word has four numbers, which have to become two heads with two numbers each:
 #
-# ![Above: view cuts each word in two, transpose collects the halves by head. Below: view alone puts all of
-# "a" and half of "cat" into head 1](../images/split.svg)
+# ![Above: view cuts each word into a block of two halves, and transpose collects the first halves in head 1
+# and the second halves in head 2. Below: view alone puts all of "a" and half of "cat" into head
+# 1](../images/split.svg)
 #
 # *Figure 3. Above: `view` cuts each word into two halves, and `transpose` collects the first halves in head
 # 1 and the second halves in head 2. Below: `view` alone mixes the words.*

@@ -191,7 +191,8 @@ assert beam_of(3) == everything[0]
 # has only about a fifth of the probability of *ein Hund*. The drawing shows how that happens.
 #
 # ![A beam of two drops der (0.25) at step 1 and ein Hund (0.168) at step 2; it keeps eine Katze and eine Frau
-# (0.175 each), which split into ten sentences of 0.035, of which it keeps two](../images/beam.svg)
+# (0.175 each), which split into ten sentences of 0.035, of which it keeps two, eine Katze springt and eine
+# Katze sitzt. Der Hund, 0.250, was lost at step 1](../images/beam.svg)
 #
 # *Figure 1. A beam of two. At step 2, "eine Katze" and "eine Frau" are slightly more probable than "ein
 # Hund". Then each of them splits into five sentences of probability 0.035, and two of the ten are kept.*

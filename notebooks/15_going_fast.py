@@ -329,8 +329,9 @@ assert speed[12] > 2 * speed[1]
 # **weighted sum of the values**. All exponentials are taken relative to the largest score. When a block
 # brings a new largest score, both sums are therefore scaled down.
 #
-# ![Scores arrive in blocks of two, and each adds a bar to the sum so far: 1.14, then 1.55. The third block
-# has a larger score, 5: the column shrinks to 0.14 of its height, and with its own bars the sum is
+# ![Scores arrive in blocks of two: 1 and 3, 2 and 0, 5 and 1. The largest so far is 3, 3, and 5. Each score
+# adds e to the power of its difference to the largest so far, and the sums are 1.14, then 1.55. The third
+# block has a larger score: the column shrinks to 0.14 of its height, 0.21, and with its own bars the sum is
 # 1.23](../images/online_softmax.svg)
 #
 # *Figure 2. The online softmax. In the third block the maximum rises from 3 to 5, so the earlier sums are
