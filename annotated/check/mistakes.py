@@ -27,6 +27,7 @@ SQUASHES: dict[str, Any] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "softm
 ROWS = ", not over the keys (dim=-1)"
 HIDES = "(or, if True means hidden in your masks, say TRUE_HIDES = True)"
 TARGET_MASK = "the decoder gets no target mask, or a wrong one: subsequent_mask(tgt.size(1)), as in training"
+HIDE_KEYS = "src_mask must hide the keys that are padding there, whatever number that is"
 OTHER_START = "it begins with another token than the start symbol"
 BOTH = "(tgt != pad) & subsequent_mask"
 PAIR = "the columns of a pair have different angles: both take the exponent 2i / d_model"
@@ -179,8 +180,11 @@ MISTAKES: Predicates = {
     "model: no peeking": {  # which positions have weight in the decoder's self-attention, what else mixes them
         "the causal mask is inverted: a position sees only what follows": lambda f: f.seen.triu(1).any() and not f.seen.tril(-1).any(),
         "everything is hidden alike, and so nothing is: a mask is inverted, or True means another thing in it": lambda f: f.uniform,
+        "the causal mask is a parameter, which training changes: keep it with register_buffer": lambda f: f.learned,
+        "the softmax of the self-attention does not run over the keys: dim=-1": lambda f: not f.rows,
         "the causal mask is not used in training mode": lambda f: bool(f.how) and f.seen.triu(1).any(),
         "two masks are joined so that only what both hide is hidden: where True hides, join them by |, where True shows, by &": lambda f: f.joined,
+        "what the causal mask hides still has weight: its scores must be hugely negative, -1e9": lambda f: f.seen.triu(2).any() and f.filled,
         "the decoder's self-attention does not use its mask: pass tgt_mask on to it": lambda f: f.seen.triu(2).any(),
         "the causal mask is off by one: position i may see up to i, not i + 1": lambda f: f.seen.triu(1).any(),
         "a norm mixes positions: its mean and deviation run over the features of each vector, dim=-1": lambda f: "norm" in f.mixes.lower(),
@@ -190,10 +194,10 @@ MISTAKES: Predicates = {
     "model: source padding": {  # which attention sees padding
         f"the source mask is inverted: only padding is seen {HIDES}": lambda f: f.inverted,
         "0 is taken for padding, whatever the number of padding is": lambda f: f.zero_works and (f.encoder or f.cross),
-        "the encoder and cross-attention can see padding: the source mask is not used there": lambda f: f.encoder and f.cross,
-        "the encoder can see padding: the source mask is not used there": lambda f: f.encoder,
-        "cross-attention can see padding: the source mask is not used there": lambda f: f.cross,
-        "no attention sees padding: something else changes with the length, such as positions": lambda f: f.known,
+        f"the encoder and cross-attention can see padding: {HIDE_KEYS}": lambda f: f.encoder and f.cross,
+        f"the encoder can see padding: {HIDE_KEYS}": lambda f: f.encoder,
+        f"cross-attention can see padding: {HIDE_KEYS}": lambda f: f.cross,
+        "no attention sees padding: something else changes with the length, such as positions, or a view that mixes words": lambda f: f.known,
     },
     "model: batch": {
         "a mask lines up with the heads, not with the batch: mask.unsqueeze(1)": lambda f: f.by_head,
@@ -204,7 +208,10 @@ MISTAKES: Predicates = {
         "a norm is made and never called: pre-norm needs one more after the last layer": lambda f: f.idle and all("norm" in name.lower() for name in f.idle),
         "of W^Q, W^K and W^V in one matrix, a part is never read: each has its own use": lambda f: f.parts,
     },
-    "model: memory": {"no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing},
+    "model: memory": {
+        "what was computed for one source is kept, and serves the next: compute it for each": lambda f: f.kept,
+        "no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing,
+    },
     "model: residuals and norms": {
         "pre-norm needs one more norm after the last layer": lambda f: f.order == "pre-norm",
         "all layers must have one order": lambda f: " and " in f.order,
@@ -232,9 +239,11 @@ MISTAKES: Predicates = {
         "the two masks are joined by |: both must allow, &": lambda f: f.causal | f.real,
     },
     "smoothing: mass": {
-        "smoothing and confidence are swapped: the right token gets 1 - smoothing": lambda f: abs(f.right - f.e) < 1e-3,
+        "smoothing and confidence are swapped: the right token gets 1 - smoothing": lambda f: min(abs(f.right - f.e), abs(f.right - f.e - (1 - f.e) / 6)) < 1e-3,
         "nothing is smoothed": lambda f: abs(f.right - 1) < 1e-3 and bool(f.others.abs().max() < 1e-3),
-        "the right token keeps 1: it gets 1 - smoothing": lambda f: abs(f.right - 1) < 1e-3,
+        "the right token keeps 1: it gets 1 - smoothing": lambda f: abs(f.right - 1) < 1e-3 and f.others.max() <= f.e / 4 + 1e-3,
+        "smoothing is a sum over the vocabulary: divide it by the number of tokens": lambda f: close(f.others, torch.full_like(f.others, f.e), 1e-3),
+        "the smoothing has the wrong sign: -smoothing * log p is added, too": lambda f: f.others.max() < -1e-3 < f.right,
         "the right token gets nothing: scatter_(1, target.unsqueeze(1), confidence)": lambda f: abs(f.right) < 1e-3,
         "the loss is not linear in log p: are the arguments of KL swapped? It is KLDivLoss(...)(log_probs, q)": lambda f: not f.linear,
         "the sign of the loss is lost": lambda f: f.right < 0,
@@ -276,9 +285,10 @@ MISTAKES: Predicates = {
         "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": lambda f: "multiplied" in f.made,
         "the penalty is applied at each step, too: it is for hypotheses that have ended": lambda f: "each step" in f.made,
         "alpha changes nothing: ended hypotheses compete by their score over ((5 + length) / 6) ** alpha": lambda f: "no alpha" in f.made,
+        "hypotheses that end and those that never do are ranked by two rules: divide all by the same penalty": lambda f: "unlike" in f.made,
         "scores are divided by the length although alpha is 0": lambda f: "mean" in f.made,
         "only the last token counts: add its log-probability to the hypothesis's score": lambda f: "sums" in f.made,
-        "the search stops with the first hypothesis that ends: others may still be better": lambda f: "first" in f.made,
+        "the first hypothesis that ends is taken: others may still be better": lambda f: "first" in f.made,
         "hypotheses lose their parents: each candidate belongs to the beginning that it came from": lambda f: "parents" in f.made,
         "scores are multiplied: log-probabilities are added up": lambda f: "products" in f.made,
         "probabilities are added up: add up their logarithms": lambda f: "probabilities" in f.made,
@@ -286,8 +296,7 @@ MISTAKES: Predicates = {
     },
     "BLEU: sacreBLEU's number": {  # precisions p, in other ways of counting, too; the length of the references by that of the texts, r
         "repeated words count again and again: clip each n-gram's count by the reference's": lambda f: f.mean(f.unclipped) * f.penalty,
-        "short translations go unpunished: the brevity penalty is missing": lambda f: f.mean(f.p),
-        "the brevity penalty punishes long translations: it is exp(1 - reference / hypothesis)": lambda f: f.mean(f.p) * min(1, math.exp(1 - 1 / f.r)),
+        "short translations go unpunished: the brevity penalty, exp(1 - reference / hypothesis), is missing or upside down": lambda f: f.mean(f.p),
         "the brevity penalty is hypothesis / reference: it is exp(1 - reference / hypothesis)": lambda f: f.mean(f.p) / max(1, f.r),
         "precisions are averaged: take their geometric mean": lambda f: f.p.mean() * f.penalty,
         "sentences' scores are averaged: add up the counts of the corpus first": lambda f: sum(f.each) / len(f.each),

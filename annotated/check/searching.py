@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from operator import truediv
 from typing import Any
 
 import torch
@@ -65,6 +66,7 @@ class Rules:
     keeps_parents: bool = True
     keeps_ended: bool = False  # whether ended ones are continued
     worst: bool = False
+    unlike: bool = False  # whether those that never ended are ranked rightly, the others not
 
 
 def find(tree: Tree, rules: Rules) -> Tokens:
@@ -72,10 +74,10 @@ def find(tree: Tree, rules: Rules) -> Tokens:
     live: list[tuple[float, Tokens]] = [(0.0, ())]
     ended: list[tuple[float, Tokens]] = []
 
-    def ranked(score: float, tokens: Tokens) -> float:
+    def ranked(score: float, tokens: Tokens, divide: Callable[[float, float], float] = rules.divide) -> float:
         length = max(1, len(tokens) + rules.count)
         penalty = (length if rules.plain else (5 + length) / 6) ** rules.alpha
-        return rules.divide(score, penalty)
+        return divide(score, penalty)
 
     for _ in range(tree.depth):
         every = ((s, tokens, t, p) for s, tokens in live for t, p in enumerate(tree.after[tokens]))
@@ -96,8 +98,8 @@ def find(tree: Tree, rules: Rules) -> Tokens:
         live = kept
         if not live or (rules.first_ended and ended) or (rules.patience and len(ended) >= rules.width):
             break
-    if rules.long or not ended:
-        ended += [(ranked(*o), o[1]) for o in live]
+    if not ended or (rules.long and not (rules.patience and len(ended) >= rules.width)):
+        ended += [(ranked(*o, truediv if rules.unlike else rules.divide), o[1]) for o in live]
     _, text = min(ended) if rules.worst else max(ended)
     return text[: text.index(tree.end)] if tree.end in text else text
 
@@ -119,6 +121,7 @@ WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
     "parents": lambda k, a: Rules(k, a, keeps_parents=False),
     "ended": lambda k, a: Rules(k, a, keeps_ended=True),
     "multiplied": lambda k, a: Rules(k, a, divide=lambda score, penalty: score * penalty),
+    "unlike": lambda k, a: Rules(k, a, long=True, unlike=True, divide=lambda score, penalty: score),
     "each step": lambda k, a: Rules(k, a, at_each_step=True),
     "no alpha": lambda k, a: Rules(k, 0.0),
 }

@@ -49,7 +49,10 @@ def eval_is_deterministic(code: Code) -> str:
     known = {*model.module.modules()}
     one, other = (trace(lambda: model(SRC, TGT))[1] for _ in range(2))
     kept = {c.module for c in one} & {c.module for c in other}
-    for gone, says in ((kept, "is made anew in each pass"), (known, "is not among the model's parameters")):
+    for gone, says in (
+        (kept | known, "is made anew in each pass"),
+        (known, "is not among the model's parameters"),
+    ):
         lost = {type(m).__name__ for m in (c.module for c in one) if m not in gone and [*m.parameters()]}
         expect(not lost, f"{', '.join(sorted(lost))} {says}")
     seen = "the same input gives two outputs in evaluation mode"
@@ -100,9 +103,19 @@ def causality(code: Code) -> None:
                     mixing = first_mixing(code, ran.calls, others.calls, t)
                     facts: dict[str, Any] = {"seen": seen, "how": how, "uniform": uniform}
                     facts["mixes"] = type(mixing.module).__name__ if mixing else ""
+                    facts["rows"] = all(close(w.sum(-1), torch.ones(len(w), T)) for w in square)
+                    later = sum((w[0, 0, 1:] for w in square), torch.zeros(T - 1))
+                    facts["filled"] = later.max() - later.min() < 1e-6 * later.max()
+                    facts["learned"] = any(map(is_triangle, Model.of(code, shake=0.0).module.parameters()))
                     facts["joined"] = hides_what_both_hide(model)
                     facts["by_heads"] = mixing is not None and any(w in mixing for w in ran.weights)
                     raise Failure(f"the decoder sees the future{how}", example, **facts)
+
+
+def is_triangle(p: Tensor) -> bool:
+    """Tell whether a parameter is a triangle of numbers, as a causal mask is."""
+    lower, upper = (p.tril(), p.triu()) if p.dim() > 1 and p.size(-1) == p.size(-2) else (p, p)
+    return not torch.equal(lower, upper) and (torch.equal(p, lower) or torch.equal(p, upper))
 
 
 def hides_what_both_hide(model: Model) -> bool:
@@ -199,12 +212,20 @@ def memory_is_used(code: Code) -> None:
     model = Model.of(code)
     with spied() as weights:
         before = model(SRC, TGT)
-    after = model(torch.tensor([[5, 16, 7, 8, 9]]), TGT)
+    after = model(other_src := torch.tensor([[5, 16, 7, 8, 9]]), TGT)
     crossing = any(w.shape[-2:] == (TGT.size(1), SRC.size(1)) for w in weights)
     deaf = any(close(before[0, t], after[0, t], 1e-6) for t in range(TGT.size(1)))
-    expect(not deaf, "another source gives the same predictions", crossing=crossing)
+    new = [anew(code, src) for src in (SRC, SRC, other_src)] if deaf else []
+    facts = {"crossing": crossing, "kept": deaf and close(new[0], new[1]) and not close(new[1], new[2])}
+    expect(not deaf, "another source gives the same predictions", **facts)
     other = model(SRC, torch.tensor([[3, 20, 12, 13, 14, 15]]))
     expect(not close(before[0, 1:], other[0, 1:], 1e-6), "another target gives the same predictions")
+
+
+def anew(code: Code, src: Tensor) -> Tensor:
+    """Return the predictions of a model that is made for this, always from the same numbers."""
+    torch.manual_seed(1)
+    return Model.of(code)(src, TGT)
 
 
 @law(*MODEL, "model: order of words", *WRONG, *MASKS, "model: memory")
