@@ -9,9 +9,9 @@ drawn, so they are not in the tree: this script takes them, and what they import
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -36,12 +36,11 @@ print(*islice(corpus_lines(), int(sys.argv[1])), sep="\\n")
 def draw(count: int) -> list[str]:
     """Draw the first `count` lines anew. Raises ValueError where there is no history to take it from."""
     with TemporaryDirectory() as folder:
-        archive = Path(folder, "grammar.tar")
+        archive = Path(folder, "grammar.zip")
         command = ["git", "-C", ROOT, "archive", "--output", archive, COMMIT, *PATHS]
         if subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
             raise ValueError(f"this needs a clone of the repository whose history reaches back to {COMMIT}")
-        with tarfile.open(archive) as files:
-            files.extractall(folder, filter="data")
+        shutil.unpack_archive(archive, folder)
         environment = {**os.environ, "PYTHONPATH": folder}
         command = [sys.executable, "-c", DRAW, str(count)]
         drawn = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)

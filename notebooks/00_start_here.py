@@ -665,16 +665,17 @@ assert row.softmax(dim=-1)[2] > 0.98
 
 # %% [markdown]
 # With the large scores, the last weight is nearly 1, and it hardly changes with its score. The softmax is
-# *saturated*. It passes on almost no gradient, and without a gradient, the model cannot learn where to look.
+# *saturated*. Through this weight, it passes on almost no gradient, and the authors suspect that this slows
+# learning.
 #
 # > "We suspect that for large values of $d_k$, the dot products grow large in magnitude, pushing the softmax
 # > function into regions where it has extremely small gradients. To counteract this effect, we scale the dot
 # > products by $1/\sqrt{d_k}$."
 #
 # **Remember:** wide heads make large scores, large scores can saturate the softmax, and dividing by
-# $\sqrt{d_k}$ prevents this.
+# $\sqrt{d_k}$ keeps them small.
 #
-# *More in [02_attention](02_attention.ipynb).*
+# *[02_attention](02_attention.ipynb) measures the gradient.*
 
 # %% [markdown]
 # #### 3.2.2 Multi-Head Attention
@@ -1219,6 +1220,30 @@ assert hiding["dog", "a"].argmax() == 2  # der
 for noun, unneeded in (("cat", "runs"), ("dog", "dog"), ("dog", "runs")):
     assert (hiding[noun, unneeded] - hiding[noun, "nothing"]).abs().max() < 0.02
 
+
+@torch.no_grad()
+def article(head):
+    """The article of *a cat runs*, a hidden, if a head of the encoder reads *the* in the place of *a*."""
+    part, kept = slice(2 * head - 2, 2 * head), {}
+
+    def exchange(linear, _, out):
+        if linear in kept:
+            out[:, 0, part] = kept[linear][:, 0, part]
+        kept[linear] = out.clone()
+
+    linears = tiny.encoder.layers[0].self_attn.linears[1:3]  # of keys and values
+    hooks = [linear.register_forward_hook(exchange) for linear in linears]
+    for first in ("the", "a"):
+        encoded = tiny.encode(torch.tensor([[number[first], number["cat"], number["runs"]]]), None)
+    for hook in hooks:
+        hook.remove()
+    instead = layer(y, encoded, torch.tensor([[[False, True, True]]]), causal_mask(4))[0]
+    return (instead @ table.T).softmax(dim=-1)[0, articles_of]
+
+
+assert abs(article(2)[1] - 0.77) < 0.01  # eine
+assert abs(article(1)[3] - 0.97) < 0.01  # die
+
 # %% [markdown]
 # ![What the decoder may look at decides the article: with nothing hidden eine 0.66, ein 0.31; with a hidden
 # eine 0.80, ein 0.00; with cat hidden eine 0.01, ein 0.95; with runs hidden eine 0.67, ein
@@ -1228,10 +1253,11 @@ for noun, unneeded in (("cat", "runs"), ("dog", "dog"), ("dog", "runs")):
 # word at a time hidden from the decoder.*
 #
 # Without *a*, the model still writes *eine*, and it is even surer than before: 0.80 instead of 0.66. The
-# decoder does not have to look at *a*, because the vector of *cat* already contains it: head 2 of the encoder
-# has put it there, with the weight 0.55 that you saw above. Without *cat*, the model writes *ein*. So a large
-# weight does not show that a word is needed: in the row `<s>`, head 1 looks at *a*, and the decoder can do
-# without it.
+# decoder does not have to look at *a*, because the vector of *cat* already contains it. Which head of the
+# encoder has put it there? Not head 2, although *cat* gives *a* the larger weight there: if head 2 reads
+# *the* in the place of *a*, *eine* keeps 0.77. If head 1 does, *die* gets 0.97. Without *cat*, the model
+# writes *ein*. So a large weight does not show that a word is needed: in the row `<s>`, head 1 looks at *a*,
+# and the decoder can do without it.
 #
 # For *a dog runs*, it is the other way around. Without *a*, the model writes *der*, as for *the*. Without
 # *dog*, nothing changes. The model seems to write *ein* after *a* by default, and only the vector of *cat*

@@ -303,9 +303,9 @@ assert (mixed <= v.amax(dim=0)).all()
 #   the model adds the position to each word's vector
 #   ([05_positional_encoding](05_positional_encoding.ipynb)).
 # - **Attention sees proportions, not counts.** If every word occurs twice, each copy gets half the weight,
-#   and the mean is the same as before. Attention can count words only by comparison with a token that is
-#   known to occur once. Suppose that all scores are equal and that one `</s>` follows $n$ words. Then `</s>`
-#   gets the weight $1/(n + 1)$: 0.25 for three words, 0.14 for six, and 0.08 for twelve.
+#   and the mean is the same as before. Without positions, attention can count words only by comparison with a
+#   token that is known to occur once. Suppose that all scores are equal and that one `</s>` follows $n$
+#   words. Then `</s>` gets the weight $1/(n + 1)$: 0.25 for three words, 0.14 for six, and 0.08 for twelve.
 # - **Attention stays within its values.** Every entry of the output lies between the smallest and the largest
 #   entry of the same column of $V$. To compute something new from the mean, the model has a feed-forward
 #   network ([04_feed_forward_and_embeddings](04_feed_forward_and_embeddings.ipynb)).

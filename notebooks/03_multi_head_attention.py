@@ -171,9 +171,9 @@ assert_close(degrees - head_before.flatten(), warmer, rtol=0, atol=1e-4)  # one 
 # matrix can subtract one from another.
 #
 # *Do networks find this solution by themselves? And is there really no way to subtract with one head? (In a
-# model with a residual connection, which adds the layer's own input, there is a way for this task, but there
-# is none for the difference between two earlier measurements.) We trained networks to find out: [Is one head
-# enough?](evidence/is_one_head_enough.ipynb)*
+# model with a residual connection, which adds the layer's own input, there is a way for this task. For the
+# difference between two earlier measurements, there is none as long as the head looks by position.) We
+# trained networks to find out: [Is one head enough?](evidence/is_one_head_enough.ipynb)*
 
 # %% [markdown]
 # ## Each head has matrices of its own
@@ -608,9 +608,9 @@ for weights in seen.maps.values():
 
 # %% tags=["solution"]
 # With itself: a sum of 64 squares, each 1 on average, so 64 / 8 = 8. With another word: a sum of 64 products
-# with mean 0 and variance 1, so its size is 8 / 8 = 1. With e^1 for each of the others, the weight is about
-# e^8 / (e^8 + 99 e^1) = 2981 / (2981 + 269) = 0.92, nine tenths: each word looks at itself. And the scores
-# are symmetric: the score of "it" for "cat" would always be the score of "cat" for "it".
+# with mean 0 and variance 1, so its size is 8 / 8 = 1. With e^1 as a typical value for each of the others,
+# the weight is about e^8 / (e^8 + 99 e^1) = 2981 / (2981 + 269) = 0.92, nine tenths: each word looks at
+# itself. And the scores are symmetric: the score of "it" for "cat" would always be that of "cat" for "it".
 _ = torch.manual_seed(0)
 vectors = torch.randn(100, 64)
 _, bare = attention(vectors, vectors, vectors)

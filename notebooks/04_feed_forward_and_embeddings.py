@@ -192,8 +192,9 @@ assert 0.4 < (units == 0).float().mean() < 0.65
 # are off. A unit that is on adds its row of $W_2$ to the output, multiplied by the unit's value, and a unit
 # that is off adds nothing.
 #
-# So you can read the network like a list of rules, one for each unit. The unit's column of $W_1$ says
-# *when* the rule applies, and its row of $W_2$ says *what* the rule adds to the word. In code:
+# So you can read the network like a list of rules, one for each unit. The unit's column of $W_1$ says *when*
+# the rule applies, and its row of $W_2$ says *what* the rule adds to the word. (We set these two units by
+# hand. Those of a trained network are seldom so clear.) In code:
 
 
 # %%

@@ -645,7 +645,7 @@ for place, block in enumerate(model.decoder.layers, start=1):
         same = sum(a == b for a, b in zip(before, translator.translate(sentences, beam=1), strict=True))
         _ = linear.load_state_dict(kept)
         print(f"layer {place} without its {sublayer:15} ≈{same} of {len(sentences)} translations unchanged")
-# It misses the last layer's cross-attention most: without it, nearly all translations change. Without some of
+# It misses the last layer's cross-attention most: without it, most translations change. Without some of
 # the other sub-layers, few change. A smaller model could leave these out (*pruning*).
 assert translator.translate(sentences, beam=1) == before
 

@@ -646,10 +646,10 @@ assert [f"{way:.2f}" for way in ways] == ["1.25", "1.50", "0.83"]
 
 # %% [markdown]
 # **Exercise 2 (medium).** Write a batch sampler. It gets the length of each pair and a budget of positions
-# per batch, and it returns batches of indices. Each index occurs exactly once. The number of pairs in a
-# batch times the longest of their lengths must not exceed the budget. Less than 5% of all positions may be
-# padding, and the batches must fill more than 90% of the budget on average. The order of the batches is
-# random.
+# per batch, and it returns batches of indices. Each index occurs exactly once. The number of pairs in a batch
+# times the longest of their lengths must not exceed the budget. Less than 5% of all positions may be padding,
+# and the batches must fill more than 90% of the budget on average. The order of the batches is random, and so
+# is which pairs of equal length share a batch.
 
 
 # %% tags=["exercise"]

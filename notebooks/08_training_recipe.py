@@ -728,12 +728,12 @@ def solution(log_probs, target, padding, smoothing):
 test_authors_loss(solution)
 
 # %% [markdown]
-# **Exercise 3 (hard).** The paper uses $\beta_2 = 0.98$, while PyTorch's default is 0.999. The mean of
-# the squares remembers about $1/(1-\beta_2)$ updates, so about 50 with the paper's value and about 1,000
-# with the default. Let a weight's gradient always be 1, except once, when it is 100. Predict first: with
-# which value does the weight jump farther, and after how many updates have its steps recovered? Then plot
-# or print Adam's steps around that update for both values. What would the result mean for a training set
-# with a few bad batches?
+# **Exercise 3 (hard).** The paper uses $\beta_2 = 0.98$, while PyTorch's default is 0.999. The mean of the
+# squares remembers about $1/(1-\beta_2)$ updates, so about 50 with the paper's value and about 1,000 with the
+# default. Let a weight's gradient always be 1, except once, after 1,000 updates, when it is 100. Predict
+# first: with which value does the weight jump farther, and after how many updates have its steps recovered?
+# Then plot or print Adam's steps around that update for both values. What would the result mean for a
+# training set with a few bad batches?
 
 # %% tags=["solution"]
 with_a_jump = torch.ones(3000, dtype=torch.float64)

@@ -1040,12 +1040,36 @@ assert hiding["dog", "a"].argmax() == 2  # der
 for noun, unneeded in (("cat", "runs"), ("dog", "dog"), ("dog", "runs")):
     assert (hiding[noun, unneeded] - hiding[noun, "nothing"]).abs().max() < 0.02
 
+
+@torch.no_grad()
+def article(head):
+    """The article of *a cat runs*, a hidden, if a head of the encoder reads *the* in the place of *a*."""
+    part, kept = slice(2 * head - 2, 2 * head), {}
+
+    def exchange(linear, _, out):
+        if linear in kept:
+            out[:, 0, part] = kept[linear][:, 0, part]
+        kept[linear] = out.clone()
+
+    linears = tiny.encoder.layers[0].self_attn.linears[1:3]  # of keys and values
+    hooks = [linear.register_forward_hook(exchange) for linear in linears]
+    for first in ("the", "a"):
+        encoded = tiny.encode(torch.tensor([[number[first], number["cat"], number["runs"]]]), None)
+    for hook in hooks:
+        hook.remove()
+    instead = layer(y, encoded, torch.tensor([[[False, True, True]]]), causal_mask(4))[0]
+    return (instead @ table.T).softmax(dim=-1)[0, articles_of]
+
+
+assert abs(article(2)[1] - 0.77) < 0.01  # eine
+assert abs(article(1)[3] - 0.97) < 0.01  # die
+
 # %% [markdown]
 # ![解码器能看哪些词，决定了冠词：什么都不藏，eine 0.66，ein 0.31；藏起 a，eine 0.80，ein 0.00；藏起 cat，eine 0.01，ein 0.95；藏起 runs，eine 0.67，ein 0.31。](../../images/cat_hidden.svg)
 #
 # **图 19**　翻译 a cat runs，解码器看不到某一个词时，eine 和 ein 的概率。
 #
-# 藏起 *a*，模型仍然写 *eine*，而且比原来更有把握：概率从 0.66 升到 0.80。解码器不必看 *a*，因为 *cat* 的向量里已经含有它：编码器的头 2 把它放了进去，权重就是你在上面看到的 0.55。藏起 *cat*，模型写的是 *ein*。所以，权重大并不表示那个词非有不可：在 `<s>` 这一行，头 1 看 *a*，而解码器没有它也行。
+# 藏起 *a*，模型仍然写 *eine*，而且比原来更有把握：概率从 0.66 升到 0.80。解码器不必看 *a*，因为 *cat* 的向量里已经含有它。是编码器的哪个头把它放进去的？不是头 2，虽然在头 2 里 *cat* 给 *a* 的权重更大：让头 2 把 *a* 读成 *the*，*eine* 仍有 0.77；让头 1 这样读，*die* 就得到 0.97。藏起 *cat*，模型写的是 *ein*。所以，权重大并不表示那个词非有不可：在 `<s>` 这一行，头 1 看 *a*，而解码器没有它也行。
 #
 # 对 *a dog runs* 来说，情况正好相反。藏起 *a*，模型写 *der*，就像见到了 *the*；藏起 *dog*，什么都不变。看来，模型见到 *a* 习惯写 *ein*，只有 *cat* 的向量才让它改写 *eine*。两个句子，两个答案：想知道模型需要什么，就得把它藏起来试一试。
 #
