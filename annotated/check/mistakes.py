@@ -285,7 +285,6 @@ MISTAKES: Predicates = {
         "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": lambda f: "multiplied" in f.made,
         "the penalty is applied at each step, too: it is for hypotheses that have ended": lambda f: "each step" in f.made,
         "alpha changes nothing: ended hypotheses compete by their score over ((5 + length) / 6) ** alpha": lambda f: "no alpha" in f.made,
-        "hypotheses that end and those that never do are ranked by two rules: divide all by the same penalty": lambda f: "unlike" in f.made,
         "scores are divided by the length although alpha is 0": lambda f: "mean" in f.made,
         "only the last token counts: add its log-probability to the hypothesis's score": lambda f: "sums" in f.made,
         "the first hypothesis that ends is taken: others may still be better": lambda f: "first" in f.made,

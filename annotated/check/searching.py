@@ -121,7 +121,6 @@ WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
     "parents": lambda k, a: Rules(k, a, keeps_parents=False),
     "ended": lambda k, a: Rules(k, a, keeps_ended=True),
     "multiplied": lambda k, a: Rules(k, a, divide=lambda score, penalty: score * penalty),
-    "unlike": lambda k, a: Rules(k, a, long=True, unlike=True, divide=lambda score, penalty: score),
     "each step": lambda k, a: Rules(k, a, at_each_step=True),
     "no alpha": lambda k, a: Rules(k, 0.0),
 }

@@ -13,8 +13,8 @@ from annotated.check.law import law
 from annotated.check.laws.model import MASKS, MODEL, WRONG
 from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
-from annotated.check.tracing import normalized
-from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, Layer, Walk, follow
+from annotated.check.tracing import mode, normalized, spied
+from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, Layer, S, T, Walk, follow
 
 
 @lru_cache(maxsize=2)
@@ -98,6 +98,9 @@ def places_of_dropout(code: Code) -> str:
     dropped = [spot.x for spot in passed.trace.dropouts]
     if not dropped:
         raise Failure("no dropout is called in training mode")
+    maps = [x for x in dropped if x.shape[-2:] in ((S, S), (T, S))]  # of attention
+    scores = any(not close(x.sum(-1), torch.ones(x.shape[:-1]), 1e-3) for x in maps)
+    expect(not scores, "dropout is applied to the scores of attention")
     words = any(x.size(-1) == passed.model.vocab for x in dropped)
     expect(not words, "dropout acts on the scores of the words, which leave the model")
     for layer in (*passed.encoder, *passed.decoder):
@@ -173,15 +176,12 @@ def both_ways(code: Code) -> None:
     model = Model.of(code, N=1)
     for table in model.tables():  # small scores, so that no weight is 0
         table.mul_(0.2 / table.std())
-    S, T = SRC[:1].size(1), TGT[:1].size(1)
-    if hasattr(model.module, "encode"):
-        changed = SRC[:1].repeat(S, 1).masked_fill(torch.eye(S).bool(), 20)
-        memory = model.encode(torch.cat([SRC[:1], changed]))
-        sees = (memory[1:] - memory[:1]).abs().amax(-1) > 1e-6  # [j, i]: i depends on j
-        blind = [(i, j) for i in range(S) for j in range(S) if not sees[j, i]]
-        causal = all(j > i for i, j in blind)
-        seen = "a word of the source does not depend on another"
-        expect(not blind, seen, f"word {blind[:1]}", causal=causal, T=T)
+    with mode(model.module, True), spied() as weights:
+        model(SRC[:1], TGT[:1])
+    sees = sum((w.reshape(-1, S, S).sum(0) for w in weights if w.shape[-2:] == (S, S)), torch.zeros(S, S))
+    blind = [(i, j) for i in range(S) for j in range(S) if sees.any() and sees[i, j] <= 1e-6]
+    causal, seen = all(j > i for i, j in blind), "a word of the source does not depend on another"
+    expect(not blind, seen, f"word {blind[:1]}", causal=causal)
     for side, words in (("target", TGT[:1]), ("source", SRC[:1])):
         n = words.size(1)
         together = torch.cat([words, words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)])

@@ -76,6 +76,7 @@ def layer_norm(code: Code) -> None:
 
     if not any(close(out, wanted, 1e-3) for wanted in normalized(x)):
         compare(out, normalized(x)[0], "vectors are not normalized", x=x, normal=normalized(x)[0], over=over)
+    expect(first(call(module, x=x * 0)).isfinite().all(), "a vector of equal numbers gives NaN")
     vectors = [p for p in module.parameters() if p.shape == (64,)]
     for p in vectors:
         p.mul_(2).add_(1)  # a gain of 3, a bias of 1

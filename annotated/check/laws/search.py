@@ -21,8 +21,7 @@ from annotated.check.tracing import spied
 
 SRC, END, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 2, 3, 22  # 22: where no end should come
 LESSON = "11_search"
-# Whoever errs has such tastes, too.
-TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]
+TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]  # of those who err, too
 TASTES += [{"long": True, "patience": True, "unlike": unlike} for unlike in (False, True)]
 AFTER = "model: ", "causal mask", "heads: ", "attention: ", "generator: "
 
