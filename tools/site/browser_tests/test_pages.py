@@ -15,7 +15,9 @@ PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 PAGES = ["api/index.html", "api/transformer.attention.html"]
 for pattern in ("*.html", "notebooks/*.html", "notebooks/[a-z][a-z]/*.html"):
     PAGES += sorted(
-        str(path.relative_to(SITE)) for path in SITE.glob(pattern) if path.stem not in ("watch", "steps")
+        str(path.relative_to(SITE))
+        for path in SITE.glob(pattern)
+        if path.stem not in ("watch", "steps", "learning")
     )
 OWN = ("file:", "data:", "blob:")
 # What WCAG 2.1 asks for at level AA: contrast, alternative texts, names of buttons and fields.
