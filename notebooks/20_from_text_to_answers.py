@@ -185,9 +185,8 @@ exam = [ask(random.Random(f"exam {i}")) for i in range(300)]
 
 def share(found):
     """Which part of the exam's answers is right."""
-    return sum(answer == right_answer(question) for answer, question in zip(found, exam, strict=True)) / len(
-        exam
-    )
+    right = [answer == right_answer(question) for answer, question in zip(found, exam, strict=True)]
+    return sum(right) / len(right)
 
 
 _ = torch.manual_seed(1)
@@ -231,8 +230,6 @@ print(repr(read(write(base, ["?4821 "], 10)[0, 6:])))
 # %%
 draw = random.Random(2)
 examples = [(question, human_answer(question, draw)) for question in (ask(draw) for _ in range(300))]
-
-
 LONGEST = len("?4821 ") + 8 + 1  # an answer has at most eight symbols, and its end
 
 
