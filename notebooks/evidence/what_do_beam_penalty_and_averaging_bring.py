@@ -190,9 +190,9 @@ assert [beam for (model, beam), each in better.items() if model != "multi30k-en-
 #
 # ## Averaging
 #
-# We trained three models for about 25 epochs more, kept the last checkpoints, and compared the mean of five
-# with the newest one, again on the same sentences. "Alone" is with greedy decoding, "with search" is with a
-# beam of 5 and the mean per token.
+# We trained three models for 26, 12 and 24 epochs more, kept the last checkpoints, and compared the mean of
+# five with the newest one, again on the same sentences. "Alone" is with greedy decoding, "with search" is
+# with a beam of 5 and the mean per token.
 
 # %%
 further = recorded("continued")
@@ -201,6 +201,7 @@ for name, texts in further.items():
     print(f"{name:28} alone {shown(alone)}   with search {shown(searched)}")
 
 # %% tags=["check"]
+assert [texts["settings"]["epochs"] for texts in further.values()] == [26, 12, 24]
 alone = [texts[TEST]["greedy"]["5"]["over newest"]["value"] for texts in further.values()]
 assert [round(min(alone), 1), round(max(alone), 1)] == [-0.3, 0.4]
 searched = [texts[TEST]["recipe"]["5"]["over newest"] for texts in further.values()]

@@ -135,9 +135,9 @@ torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-4, rtol=1e-
 #
 # - **One learning rate for all.** Every run warms up for 100 updates to 0.003, the better of two rates that
 #   were tried *for the paper's model*. A contestant that needs another rate looks worse than it is.
-# - **The race stops early**, near 1.3 nats. A similar model reaches 0.25 nats after 1,000 updates
-#   ([12_results](../12_results.ipynb)). A contestant that learns fast is ahead; where each would end is not
-#   measured.
+# - **The race stops early**, near 1.3 nats. A similar model reaches 0.25 nats after 1,000 updates ([Does
+#   Table 3 hold at our size?](table_3_at_our_size.ipynb)). A contestant that learns fast is ahead; where each
+#   would end is not measured.
 # - **Not all contestants were named beforehand.** *All parts* and *one stack* were put together after first
 #   runs with these seeds, and *rotary and SwiGLU* and *Adam, cosine* were added later still. The intervals
 #   below do not allow for that.
