@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 14 · Attention in PyTorch
 #
-# **You replace the attention that you wrote by PyTorch's own calls, and you learn to notice when such a call
-# computes something other than what you meant.**
+# **You replace your own attention with PyTorch's calls, and you learn to notice when such a call computes
+# something other than what you meant.**
 #
 # Previous: [13_reading_attention](13_reading_attention.ipynb) · Next:
 # [15_going_fast](15_going_fast.ipynb) · You can read this lesson right after
@@ -13,7 +13,8 @@
 # - **Before:** you have written attention ([02](02_attention.ipynb)), heads
 #   ([03](03_multi_head_attention.ipynb)) and the whole model ([06](06_the_full_model.ipynb)).
 # - **After:** you can choose among `scaled_dot_product_attention`, FlexAttention, `nn.MultiheadAttention` and
-#   `nn.Transformer`, and you know tests that catch the commonest wrong masks.
+#   `nn.Transformer`, you know tests that catch the commonest wrong masks, and you can write down the gradient
+#   of attention.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). The statements about PyTorch are about
 # version 2.13 and were run on a processor, not on a GPU, unless the text says otherwise. A number after `≈`
@@ -47,9 +48,9 @@ if not any(distributions(name="annotated-transformer")):
 # %% [markdown]
 # ## One call
 #
-# Equation 1 took us a dozen lines in [02](02_attention.ipynb). Since 2023, PyTorch has it as one function,
-# `F.scaled_dot_product_attention`. Almost every model that is written in PyTorch today calls it. We give
-# both functions the same queries, keys and values: two sentences, four heads, six words, eight numbers.
+# Equation 1 took us a dozen lines in [02](02_attention.ipynb). Since 2023, PyTorch has offered it as one
+# function, `F.scaled_dot_product_attention`. Almost every model that is written in PyTorch today calls it. We
+# give both functions the same queries, keys and values: two sentences, four heads, six words, eight numbers.
 
 # %%
 import torch
@@ -95,7 +96,8 @@ assert torch.equal(attention(q, k, v, mask)[0][0, 0, 2], row)
 # %% [markdown]
 # They do not agree, because dropout is applied whenever you ask for it. So a layer that uses the function has
 # to write `dropout_p=self.dropout if self.training else 0.0`. When this is forgotten, nothing crashes.
-# Validation and use are both worse than they should be, and the same sentence gives another answer each time.
+# Validation and use are both worse than they should be, and the same sentence gives a different answer each
+# time.
 #
 # **Remember:** `F.scaled_dot_product_attention` is equation 1. `True` means "may look", the weights are not
 # returned, and dropout is your responsibility.
@@ -168,6 +170,99 @@ except RuntimeError as error:
 # you which one works.
 
 # %% [markdown]
+# ## The way back, by hand
+#
+# In training, each of these kernels also has to compute gradients. Let us do it once ourselves, for one head:
+# $S = QK^\top/\sqrt{d_k}$, $P = \mathrm{softmax}(S)$ by rows, $O = PV$. The layers above hand us $dO$, the
+# gradient of the loss with respect to $O$. We want $dV$, $dK$ and $dQ$.
+#
+# **The two products.** For $O = PV$, the rule is that of every matrix product: $dV = P^\top dO$ and
+# $dP = dO\, V^\top$. An entry of $dP$ is $dO_i \cdot v_j$: how much the loss of query $i$ would change if it
+# looked more at key $j$.
+#
+# **The softmax.** The weights of a row add up to 1, so to look more at one key is to look less at the others.
+# With the derivative of the softmax ([02](02_attention.ipynb), exercise 1),
+#
+# $$dS_{ij} = P_{ij}\,\Big(dP_{ij} - \sum_k P_{ik}\, dP_{ik}\Big) \qquad\text{and}\qquad
+# \sum_k P_{ik}\, dP_{ik} = \sum_k P_{ik}\, (dO_i \cdot v_k) = dO_i \cdot O_i .$$
+#
+# The sum over all keys is a single dot product of two vectors that are at hand. Together, $dS_{ij} = P_{ij}\,
+# dO_i \cdot (v_j - O_i)$: what counts is how the key's value *differs from the output*.
+#
+# **The scores.** $dQ = dS\, K/\sqrt{d_k}$ and $dK = dS^\top Q/\sqrt{d_k}$. That is all:
+
+# %%
+Q, K, V = (x[0, 0].double().requires_grad_() for x in (q, k, v))  # one head, (6, 8) each
+output = F.scaled_dot_product_attention(Q, K, V)
+grad_o = torch.randn(6, 8).double()  # from the layers above
+lse = (Q @ K.T / 8**0.5).logsumexp(dim=-1, keepdim=True).detach()  # (6, 1): one number a query
+
+with torch.no_grad():
+    P = (Q @ K.T / 8**0.5 - lse).exp()  # (6, 6): the weights, computed again
+    grad_v = P.T @ grad_o
+    grad_p = grad_o @ V.T
+    mean = (grad_o * output).sum(dim=-1, keepdim=True)  # (6, 1): the row's mean of dP
+    grad_s = P * (grad_p - mean)
+    grad_q, grad_k = grad_s @ K / 8**0.5, grad_s.T @ Q / 8**0.5
+
+by_autograd = torch.autograd.grad(output, (Q, K, V), grad_o)
+for name, by_hand, wanted in zip("QKV", (grad_q, grad_k, grad_v), by_autograd, strict=True):
+    print(f"d{name} is what autograd finds:", torch.allclose(by_hand, wanted))
+
+# %% tags=["check"]
+torch.testing.assert_close((grad_q, grad_k, grad_v), by_autograd)
+torch.testing.assert_close(mean, (P * grad_p).sum(dim=-1, keepdim=True))
+torch.testing.assert_close(grad_s.sum(dim=-1), torch.zeros(6).double())
+kept = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[1]  # beside the output
+torch.testing.assert_close(kept, (q @ k.transpose(-2, -1) / 8**0.5).logsumexp(dim=-1))
+
+# %% tags=["figure-backward", "scaffold"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+row = 3
+fig, ax = plt.subplots(figsize=(8, 4))
+left = torch.cat([torch.zeros(1).double(), P[row].cumsum(0)])
+level = mean[row].item()
+for key in range(6):
+    height = grad_p[row, key].item() - level
+    color = "C1" if height > 0 else "C0"
+    ax.bar(left[key], height, P[row, key], bottom=level, align="edge", color=color, edgecolor="white")
+    end = level + height + (0.1 if height > 0 else -0.1)
+    middle = (left[key] + P[row, key] / 2).item()
+    ax.annotate(
+        f"{grad_s[row, key]:+.2f}".replace("-", "−"),
+        (middle, end),
+        ha="center",
+        va="bottom" if height > 0 else "top",
+        fontsize=10,
+    )
+ax.axhline(level, color="black", lw=1)
+ax.set(xlim=(-0.02, 1.0), xlabel="the six keys, each as wide as its weight P", ylabel="dP of the key")
+ax.set_title("The areas are dS; they add up to 0")
+ax.margins(y=0.15)
+plt.show()
+
+# %% [markdown]
+# *Figure 1. One query. Each bar is a key: its width is the weight, and it ends at the key's $dP$. The black
+# line is the mean of $dP$ by these weights. The area between line and end is the gradient of the score:
+# positive above the line (orange), negative below (blue).*
+#
+# A key without weight has no area. And if one key has all the weight, the line is at its height. So when the
+# softmax is saturated, no score gets a gradient, and dividing by $\sqrt{d_k}$ is there to prevent it.
+#
+# The code also shows how **FlashAttention** (Dao et al., 2022) goes back. It never stored the table $P$. The
+# fused kernel keeps only *one* number for each query beside the output: the logarithm of the sum of the
+# exponentials of its scores, `lse` above. With it, any block of $P$ can be computed again as
+# $\exp(S - \text{lse})$, without the rest of the row. The backward pass then makes five large products
+# instead of four. For long texts it is still faster, because it fetches so much less from memory.
+#
+# **Remember:** $dS = P \odot (dP - \text{its mean in the row})$, and that mean is $dO_i \cdot O_i$. The rest
+# of attention's backward pass is matrix products.
+
+# %% [markdown]
 # ## A trap: is_causal with a cache
 #
 # Instead of a mask you may write `is_causal=True`, and a fused backend then skips the hidden half of the
@@ -191,7 +286,7 @@ assert (trapped - wanted).abs().max() > 0.1
 # The newest token sees nothing but the *first* one. There are two ways to put a triangle into a table that is
 # wider than it is high, and `is_causal` starts it at the upper left corner: query 0 sees key 0. With a cache,
 # the last query is the newest token, so the triangle has to end at the lower right corner. PyTorch has a
-# name for each of the two. Figure 1 shows them for two new tokens after four that are already there.
+# name for each of the two. Figure 2 shows them for two new tokens after four that are already there.
 
 # %%
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
@@ -205,11 +300,8 @@ result = F.scaled_dot_product_attention(q[:, :, 4:], k, v, attn_mask=causal_lowe
 torch.testing.assert_close(result, F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, :, 4:])
 
 # %% tags=["figure-causal-corners", "scaffold"]
-import matplotlib.pyplot as plt
+from annotated.plots import plot_mask
 
-from annotated.plots import plot_mask, setup_notebook
-
-setup_notebook()
 words = ["a", "cat", "runs", "and", "a", "dog"]
 figure, both = plt.subplots(2, 1, figsize=(6.4, 4.6))
 titles = (
@@ -223,14 +315,14 @@ both[0].set_xlabel("")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. Two new tokens, "a" and "dog", after four that are in the cache. Above, "dog" may look at "a" and
+# *Figure 2. Two new tokens, "a" and "dog", after four that are in the cache. Above, "dog" may look at "a" and
 # "cat" only. Below, each new token sees itself and everything before it.*
 #
 # The test that finds this mistake needs no training: decode one token with the cache, compute the whole
 # sentence without it, and compare the last row. Exactly this test guards our own cache.
 #
-# **Remember:** `is_causal=True` is for as many queries as keys. With a cache, use `causal_lower_right`, or no
-# mask at all if there is only one query.
+# **Remember:** use `is_causal=True` only if there are as many queries as keys. With a cache, use
+# `causal_lower_right`, or no mask at all if there is only one query.
 
 # %% [markdown]
 # ## Fewer keys than queries
@@ -318,7 +410,7 @@ for ax, (name, grid) in zip(four.flat, grids.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Four rules as grids: blue is what a query (row) may look at. Packed documents share a row of the
+# *Figure 3. Four rules as grids: blue is what a query (row) may look at. Packed documents share a row of the
 # batch without seeing each other, which wastes no space on padding. The prefix is read like an encoder's
 # input, and the rest is written like a decoder's output.*
 #
@@ -383,7 +475,7 @@ assert "backward on CPU" in refused
 # `torch.nn.attention.varlen.varlen_attn`, which takes the documents end to end with a list of where each
 # begins. Its kernel exists for GPUs only; `benchmarks/varlen.py` of this project measures it there.
 #
-# **Remember:** give FlexAttention a rule instead of a table. It skips the blocks that the rule rules out.
+# **Remember:** give FlexAttention a rule instead of a table. It skips the blocks that the rule excludes.
 
 # %% [markdown]
 # ## nn.MultiheadAttention
@@ -505,8 +597,8 @@ assert changed_outputs(stacks) == [1]
 assert changed_outputs(as_it_comes) == [0, 1, 2]
 
 # %% [markdown]
-# As it comes, the module read our tensor as five sentences of three words, so words of different sentences
-# attended to each other.
+# Used as it comes, the module took our tensor as five sentences of three words, so words of different
+# sentences attended to each other.
 #
 # **The decoder's mask.**
 #
@@ -586,9 +678,9 @@ assert once > 0.02
 # Almost. The encoder and the decoder each end in one more layer norm. And one number, `dropout`, sets the
 # rate in three places. The paper names dropout on the output of each sub-layer, and on the sums of embeddings
 # and positions (section 5.4). Dropout inside the feed-forward network is not in its text, and dropout of
-# attention only in half a sentence on parsing (section 6.3). The authors' library has both, but its first set
-# for the base model (`transformer_base_v1`, with the paper's warm-up of 4,000) leaves them at 0; the next
-# one, which is pre-norm, sets them to 0.1.
+# attention appears only in half a sentence on parsing (section 6.3). The authors' library has both, but its
+# first set for the base model (`transformer_base_v1`, with the paper's warm-up of 4,000) leaves them at 0;
+# the next one, which is pre-norm, sets them to 0.1.
 #
 # Is everything else the same as ours? We copy the weights and compare. PyTorch keeps $W^Q$, $W^K$ and $W^V$
 # of all heads in one matrix, `in_proj_weight`; the other weights differ only in their names. The package's
@@ -631,10 +723,12 @@ assert None not in (stacks.encoder.norm, stacks.decoder.norm)
 #
 # - `F.scaled_dot_product_attention` is equation 1 with several kernels behind it. `True` means "may look",
 #   and `is_causal=True` is wrong with a cache.
-# - FlexAttention takes a rule instead of a table, and skips what the rule rules out.
-# - In `nn.MultiheadAttention` and `nn.Transformer`, `True` means hidden. The causal mask, the padding mask
-#   (two times) and `batch_first=True` are yours to give, and a test without training finds each of them
-#   missing.
+# - The gradient of a score is its weight times the difference of $dP$ from the row's mean. FlashAttention
+#   computes the weights again, from one stored number per query.
+# - FlexAttention takes a rule instead of a table, and skips what the rule excludes.
+# - In `nn.MultiheadAttention` and `nn.Transformer`, `True` means hidden. You have to supply the causal mask,
+#   the padding mask (twice) and `batch_first=True` yourself. A test without training shows when one of them
+#   is missing.
 #
 # **Deeper:** [What does nn.Transformer do with your
 # masks?](evidence/what_does_nn_transformer_do_with_your_masks.ipynb)
@@ -645,8 +739,8 @@ assert None not in (stacks.encoder.norm, stacks.decoder.norm)
 # ## Exercises
 #
 # **Exercise 1 (pencil).** A row of the batch holds 4,096 tokens. With FlexAttention's blocks of 128 × 128,
-# how many of the blocks does a causal rule need, out of how many? And how many does a rule need that packs 32
-# documents of 128 tokens each into the row?
+# how many of the blocks does a causal rule need, out of how many? And how many are needed if 32 documents of
+# 128 tokens each are packed into the row?
 
 # %% tags=["solution"]
 side = 4096 // 128  # 32 blocks each way
