@@ -1,12 +1,13 @@
 """Which parts of a language model of today pay at the size of a laptop? Rates tuned, four seeds.
 
-    python benchmarks/language_model.py                             all: about half an hour
+    python benchmarks/language_model.py                             all: three quarters of an hour
     python benchmarks/language_model.py --only 2017 "2017, Muon"    these
 
-The models and their parts are those of notebooks/17_since_2017.py. Each contestant is trained with each
-learning rate on one seed, and the rate with the lowest loss on the validation text is taken; where it is at
-an end of the rates, another one follows. Then four other seeds are trained with it, and their losses on the
-test text are what counts. A trigram model with Kneser-Ney smoothing needs no training.
+The models and their parts are those of notebooks/17_since_2017.py. QK-norm, the window and the experts, of
+which 19_a_model_of_today.py tells, each change one part of "+ SwiGLU", the last model there. Each contestant
+is trained with each learning rate on one seed, and the rate with the lowest loss on the validation text is
+taken; where it is at an end of the rates, another one follows. Then four other seeds are trained with it, and
+their losses on the test text are what counts. A trigram model with Kneser-Ney smoothing needs no training.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from records import Found, Record
 from report import long_parser, parse_long
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 from workload import notebook_definitions
 
@@ -31,7 +32,7 @@ FULL = {
 SHORT = {**FULL, "updates": 2, "rates": [0.01], "seeds": [1]}
 
 
-shown = notebook_definitions("17_since_2017")
+shown, today = notebook_definitions("17_since_2017"), notebook_definitions("19_a_model_of_today")
 words_of, LanguageModel = shown["words_of"], shown["LanguageModel"]
 
 corpus = load_corpus("grammar", "de-en").splits
@@ -43,6 +44,51 @@ held_out = {
     split: [number[word] for word in words_of(corpus[split].tgt) if word in number]
     for split in ("val", "test")
 }
+
+
+class QKNorm(shown["GroupedQueryAttention"]):
+    """Each query and each key passes through an RMSNorm before it is turned."""
+
+    def __init__(self, d_model: int):
+        super().__init__(d_model)
+        for name in ("w_q", "w_k"):
+            heads = nn.Unflatten(-1, (-1, self.d_k))
+            normed = [getattr(self, name), heads, nn.RMSNorm(self.d_k, eps=1e-6), nn.Flatten(-2)]
+            setattr(self, name, nn.Sequential(*normed))
+
+
+class Window(shown["GroupedQueryAttention"]):
+    """A token sees itself and the three before it, in every layer; a sentence has ten on average."""
+
+    width = 4
+
+    def forward(self, x: Tensor, cache: None = None) -> Tensor:
+        """States (B, T, d_model) -> (B, T, d_model)."""
+        q, k, v = (self.split(w(x)) for w in (self.w_q, self.w_k, self.w_v))
+        gap = torch.arange(x.size(1)).unsqueeze(1) - torch.arange(x.size(1))
+        near = (gap >= 0) & (gap < self.width)
+        heads = nn.functional.scaled_dot_product_attention(
+            self.place(q, 0), self.place(k, 0), v, attn_mask=near, enable_gqa=True
+        )
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+class Mixture(today["Experts"]):
+    """Eight networks, two for each token and half as wide: the arithmetic of one. Balanced after a batch."""
+
+    def __init__(self, d_model: int):
+        super().__init__(d_model, 8 * d_model // 3 // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """States (B, T, d_model) -> (B, T, d_model)."""
+        tokens = x.flatten(0, 1)
+        out = super().forward(tokens)
+        if self.training:
+            with torch.no_grad():
+                self.load = today["load"](self, tokens)
+                self.bias += 0.01 * (self.load.float().mean() - self.load).sign()
+        return out.view_as(x)
+
 
 PARTS_2017 = {
     "norm": nn.LayerNorm,
@@ -81,6 +127,9 @@ CONTESTANTS: dict[str, Contestant] = {
     "+ SwiGLU": (SWIGLU, adamw),
     "2017, Muon": (PARTS_2017, muon),
     "+ SwiGLU, Muon": (SWIGLU, muon),
+    "+ QK-norm": ({**SWIGLU, "attention": QKNorm}, adamw),
+    "+ window": ({**SWIGLU, "attention": Window}, adamw),
+    "+ experts": ({**SWIGLU, "feed forward": Mixture}, adamw),
 }
 
 
@@ -159,7 +208,10 @@ def run(arguments: Sequence[str] | None = None) -> Found:
             if (each["rate"], each["seed"]) == (rate, seed):
                 return each
         model = train(*CONTESTANTS[name], rate, seed, how["updates"])
-        result = {"rate": rate, "seed": seed} | {split: loss_on(model, split) for split in held_out}
+        result: Found = {"rate": rate, "seed": seed}
+        result |= {split: loss_on(model, split) for split in held_out}
+        if loads := [each.load.tolist() for each in model.modules() if isinstance(each, Mixture)]:
+            result["loads"] = loads  # tokens of the last batch that each expert got, by layer
         with record.change() as found:
             found.setdefault("contestants", {}).setdefault(name, []).append(result)
         return result

@@ -127,6 +127,21 @@ def test_a_short_run_makes_what_the_record_has(tmp_path, monkeypatch, name):
     assert measures(found) >= measures(recorded(name))  # today's scores may have more
 
 
+def test_a_wide_window_hides_nothing_and_qk_norm_ignores_the_scale(monkeypatch):
+    race, x = script("language_model"), torch.randn(2, 9, 64)
+    before, window, normed = race.shown["GroupedQueryAttention"](64), race.Window(64), race.QKNorm(64)
+    window.load_state_dict(before.state_dict())
+    moved = torch.cat([x[:, :1] + 1, x[:, 1:]], dim=1)  # its window ends before the fifth token
+    assert torch.equal(window(x)[:, 4:], window(moved)[:, 4:])
+    assert not torch.allclose(window(x)[:, 3], window(moved)[:, 3])
+    monkeypatch.setattr(race.Window, "width", 9)
+    torch.testing.assert_close(window(x), before(x))
+    found = normed(x)
+    for parameter in normed.w_q[0].parameters():
+        parameter.data *= 5
+    torch.testing.assert_close(normed(x), found, atol=1e-4, rtol=1e-4)
+
+
 def test_a_record_grows_and_its_settings_stay(tmp_path):
     records, path = script("records"), tmp_path / "grown.json"
     for number in range(3):
