@@ -212,6 +212,18 @@ def test_words_that_the_model_does_not_know_are_refused() -> None:
         step_through(small_model(), [*WORDS, "bird"], SENTENCES)
 
 
+@pytest.mark.parametrize("change", [3.27, -3.27, 3.28, -3.28, 100.0])
+def test_a_change_that_the_page_cannot_hold_is_refused(change: float) -> None:
+    models = [small_model() for _ in range(3)]
+    with torch.no_grad():
+        models[2].generator.proj.bias[3] += change
+    if abs(change) < 3.276:
+        assert learning_page(models, WORDS, PAIRS)
+    else:
+        with pytest.raises(ValueError, match=r"update 2 .* 3\.2767"):
+            learning_page(models, WORDS, PAIRS)
+
+
 def test_the_frame_needs_nothing_else() -> None:
     models = trained(1)
     for shown, expected in (

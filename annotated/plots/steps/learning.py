@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]
 START, END = 0, 1
 DECIMALS = 4  # of the weights in the page
+MOST = 2**15 - 1  # of the last decimal, by which an update can change a weight: the page has 16 bits for it
 
 
 def watch_learning(
@@ -38,7 +39,7 @@ def watch_learning(
         language: "en", "zh", or None for the browser's own.
         height: of the frame in pixels, at first; it grows with the page.
 
-    Raises what `step_through` raises.
+    Raises what `step_through` raises, and ValueError for an update that changes a weight by over 3.2767.
     """
     page = learning_page(models, vocabulary, pairs, language)
     return framed(page, "Learning", "Run this cell: it shows the training, update by update.", height)
@@ -51,7 +52,10 @@ def learning_page(
     sentences = [source for source, _ in pairs]
     numbers = [numbers_of(model, vocabulary, sentences) for model in models]
     weights = torch.tensor([_flat(each["tensors"].values()) for each in numbers], dtype=torch.float64)
-    steps = (weights * 10**DECIMALS).round().to(torch.int32).diff(dim=0)  # (updates, weights)
+    steps = (weights * 10**DECIMALS).round().diff(dim=0)  # (updates, weights)
+    if len(steps) and (largest := steps.abs().amax(dim=1)).max() > MOST:
+        update, most = int(largest.argmax()) + 1, MOST / 10**DECIMALS
+        raise ValueError(f"update {update} changes a weight by more than the {most} that the page can hold")
     packed = zlib.compress(steps.T.contiguous().numpy().astype("<i2").tobytes())
     learning = {"decimals": DECIMALS, "steps": base64.b64encode(packed).decode("ascii")}
     return page_of("learning", numbers[0] | learning | _curves(models, vocabulary, pairs), language)
