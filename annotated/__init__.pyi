@@ -15,7 +15,6 @@ from .metrics import (
     bleu as bleu,
     bootstrap as bootstrap,
     chrf as chrf,
-    moses_tokenized as moses_tokenized,
     paired_bootstrap as paired_bootstrap,
     tokenized_bleu as tokenized_bleu,
 )
@@ -53,6 +52,7 @@ from .transformer.positions import (
     sinusoids as sinusoids,
 )
 from .transformer.variants import Parts as Parts, variant as variant
+from .translation.evaluation import moses_tokenized as moses_tokenized
 from .translation.storage.model_folder import load_model as load_model, save_model as save_model
 from .translation.tokenizers import (
     CharacterTokenizer as CharacterTokenizer,

@@ -98,7 +98,7 @@ def chrf_metric() -> Metric:
 
 
 def percentage(
-    name: str, signature: str, count: Callable[[str, str], tuple[int, int]], **options: bool
+    name: str, signature: str, count: Callable[[str, str], tuple[int, int]], lower_is_better: bool = False
 ) -> Metric:
     """A quotient in percent, whose two sides `count` takes from a hypothesis and its reference."""
     return Metric(
@@ -106,7 +106,7 @@ def percentage(
         lambda hypotheses, references: [*map(count, hypotheses, references)],
         lambda total: 100 * float(total[0]) / max(1.0, float(total[1])),
         signature,
-        **options,
+        lower_is_better,
     )
 
 
@@ -119,15 +119,13 @@ def error_rate(name: str, unit: str, split: Callable[[str], Sequence[str]]) -> M
     return percentage(name, f"edits per 100 {unit}", count, lower_is_better=True)
 
 
-SENTENCES = "percent of the sentences"
 METRICS: dict[str, Callable[[], Metric]] = {
     "bleu": bleu_metric,
     "chrf": chrf_metric,
     "wer": lambda: error_rate("WER", "words", str.split),
     "cer": lambda: error_rate("CER", "characters", str.strip),
-    "exact": lambda: percentage("exact", SENTENCES, lambda h, r: (h.split() == r.split(), 1)),
-    "ser": lambda: percentage(
-        "SER", SENTENCES, lambda h, r: (h.split() != r.split(), 1), lower_is_better=True
+    "exact": lambda: percentage(
+        "exact", "percent of the sentences", lambda h, r: (h.split() == r.split(), 1)
     ),
 }
 
@@ -136,7 +134,6 @@ METRICS: dict[str, Callable[[], Metric]] = {
 # Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
 TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
-
 
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
@@ -170,21 +167,6 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 FUNCTIONS: dict[Any, Callable[[], Metric]] = {
     bleu: bleu_metric, chrf: chrf_metric, tokenized_bleu: partial(bleu_metric, "none")
 }  # fmt: skip
-
-
-def moses_supports(language: str | None) -> bool:
-    """Return whether Moses has rules for a language, and spaces separate its words."""
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    return bleu_tokenizer(language) == "13a" and language in NonbreakingPrefixes().available_langs.values()
-
-
-def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
-    """Lower-case, normalize and tokenize text of a language such as "de", as Multi30k's `lc.norm.tok` was."""
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
-
-    normalizer, tokenizer = MosesPunctNormalizer(lang=language), MosesTokenizer(lang=language)
-    return [tokenizer.tokenize(normalizer.normalize(s.lower()), return_str=True) for s in sentences]
 
 
 # ---- other test sets

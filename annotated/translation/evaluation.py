@@ -1,20 +1,12 @@
 """Evaluate a model on a split of a corpus: BLEU and chrF of its translations, perplexity and accuracy."""
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from annotated.metrics import (
-    Score,
-    bleu_metric,
-    bleu_tokenizer,
-    bootstrap,
-    chrf,
-    lacks_spaces,
-    moses_supports,
-    moses_tokenized,
-)
+from annotated.metrics import Score, bleu_metric, bleu_tokenizer, bootstrap, chrf, lacks_spaces
 from annotated.perplexity import score_tokens
 from annotated.search.config import Search
 from annotated.translation.data import Corpus, TokenBatches, encode_corpus
@@ -118,3 +110,18 @@ def score_split(
         search.no_repeat_ngram,
     )
     return results, found
+
+
+def moses_supports(language: str | None) -> bool:
+    """Return whether Moses has rules for a language, and spaces separate its words."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    return bleu_tokenizer(language) == "13a" and language in NonbreakingPrefixes().available_langs.values()
+
+
+def moses_tokenized(sentences: Iterable[str], language: str) -> list[str]:
+    """Lower-case, normalize and tokenize text of a language such as "de", as Multi30k's `lc.norm.tok` was."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalizer, tokenizer = MosesPunctNormalizer(lang=language), MosesTokenizer(lang=language)
+    return [tokenizer.tokenize(normalizer.normalize(s.lower()), return_str=True) for s in sentences]

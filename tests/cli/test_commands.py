@@ -82,10 +82,10 @@ def test_training_writes_what_it_says(run, cats):
 
 def test_a_file_of_pairs_is_scored_by_the_metrics_asked_for(cats, tmp_path, run, capfd):
     both = str(cats / "both.tsv")
-    asked = ["--metric", "ser", "--metric", "wer", "--json", str(tmp_path / "scores.json")]
+    asked = ["--metric", "exact", "--metric", "wer", "--json", str(tmp_path / "scores.json")]
     assert main(["evaluate", "--model", str(run), "--src", both, "--beam", "1", *asked]) == 0
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert 0 <= scores["ser"]["low"] <= scores["ser"]["value"] <= 100
+    assert 0 <= scores["exact"]["low"] <= scores["exact"]["value"] <= 100
     assert scores["wer"]["value"] >= 0
     assert "BLEU" in capfd.readouterr().out
 

@@ -177,7 +177,7 @@ def add_evaluate(command: ArgumentParser) -> None:
     add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
     add("--metric", action="append", default=[], choices=get_args(ErrorRate), help="a score in "
         "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
-        "sentences that are right (exact) or wrong (ser)")  # fmt: skip
+        "sentences that are right (exact)")  # fmt: skip
     add("--save", type=Path, metavar="FILE", help="file for the translations too; a .csv or .tsv file has "
         "the sources and references beside them")  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="file for the scores too")

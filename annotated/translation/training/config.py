@@ -7,7 +7,7 @@ from annotated.transformer.config import check_fields, explained
 
 Preset = Literal["tiny", "base", "big"]
 PRESETS = ("auto", *get_args(Preset))  # auto chooses, by the text and the time
-ErrorRate = Literal["wer", "cer", "exact", "ser"]
+ErrorRate = Literal["wer", "cer", "exact"]
 MetricName = Literal["loss", "bleu", "chrf", ErrorRate]
 
 CAN_BE_0 = ("warmup", "patience", "save_every", "average", "seed")
