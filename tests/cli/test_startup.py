@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import annotated
-from annotated.translation.cli.flags import COMMANDS
+from annotated.translation.cli.main import COMMANDS
 
 LOADED = """
 import atexit, sys

@@ -271,16 +271,3 @@ def add_build(command: ArgumentParser) -> None:
     """
     command.add_argument("folder", type=Path, metavar="FOLDER", help="folder for transformer.py")
     add_files(command)
-
-
-# What adds the flags of each command, and the module beside this one that has the function of its name.
-COMMANDS = {
-    "train": (add_train, "train"),
-    "translate": (add_translate, "translate"),
-    "evaluate": (add_evaluate, "evaluate"),
-    "average": (add_average, "models"),
-    "export": (add_export, "models"),
-    "reproduce": (add_reproduce, "models"),
-    "check": (add_check, "check"),
-    "build": (add_build, "check"),
-}

@@ -18,9 +18,21 @@ from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 from annotated import __version__
-from annotated.translation.cli.flags import COMMANDS, flag_name
+from annotated.translation.cli import flags
+from annotated.translation.cli.flags import flag_name
 from annotated.translation.files import parse_json, read_toml
 
+# What adds the flags of each command, and the function that runs it: imported, with PyTorch, when it is called.
+COMMANDS = {
+    "train": (flags.add_train, "annotated.translation.cli.train:train"),
+    "translate": (flags.add_translate, "annotated.translation.cli.translate:translate"),
+    "evaluate": (flags.add_evaluate, "annotated.translation.cli.evaluate:evaluate"),
+    "average": (flags.add_average, "annotated.translation.cli.models:average"),
+    "export": (flags.add_export, "annotated.translation.cli.models:export"),
+    "reproduce": (flags.add_reproduce, "annotated.translation.cli.models:reproduce"),
+    "check": (flags.add_check, "annotated.translation.cli.check:check"),
+    "build": (flags.add_build, "annotated.translation.cli.check:build"),
+}
 # A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
 BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")
 
@@ -42,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if args.threads:
                 torch.set_num_threads(args.threads)
             torch.manual_seed(getattr(args, "seed", 0))
-        return resolve_name(f"annotated.translation.cli.{args.command}")(args) or 0
+        return resolve_name(args.command)(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -75,7 +87,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
     version = {"action": "version", "version": f"annotated {__version__}"}
     parser.add_argument("--version", **version)  # type: ignore[arg-type]
     commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND ...")
-    for name, (add_flags, module) in COMMANDS.items():
+    for name, (add_flags, function) in COMMANDS.items():
         summary, _, text = cleandoc(add_flags.__doc__ or "").partition("\n\n")
         description, examples, closing = text.partition("example")
         command = commands.add_parser(
@@ -91,7 +103,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
         command.add_argument("--version", **version)  # type: ignore[arg-type]
         needed = [a.metavar or a.dest for a in command._actions if not a.option_strings]
         command.usage = " ".join([command.prog, *map(str, needed), "[FLAG ...]"])
-        command.set_defaults(command=f"{module}:{name}")
+        command.set_defaults(command=function)
     return parser, commands.choices
 
 
@@ -107,14 +119,14 @@ def parse(arguments: Sequence[str]) -> Namespace:
     command = commands[name]
     settings = file_settings(name, rest, command)
     repeated = {action.dest for action in command._actions if isinstance(action, _AppendAction)}
-    flags = [
+    from_files = [
         flag
         for name, value in settings.items()
         for each in (value if name in repeated and isinstance(value, list) else [value])
         for flag in as_flags(name, each)
     ]
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
-    args = command.parse_intermixed_args([*flags, *rest])
+    args = command.parse_intermixed_args([*from_files, *rest])
     if out := getattr(args, "out", None):
         try:
             str(out.expanduser()).encode()

@@ -22,7 +22,7 @@ from annotated.search.beam import Hypothesis
 from annotated.search.config import Search
 from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.data.tables import select_columns
-from annotated.translation.devices import find_device, print_message
+from annotated.translation.devices import print_message
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
 from annotated.translation.tokenizers import Tokenizer
@@ -98,7 +98,7 @@ def load_translator(args: argparse.Namespace) -> Translator:
     """Load the translator that the flags name, with the engine and the limits that they set."""
     names = "engine", "quantization", *(field.name for field in fields(Limits))
     options = {name: getattr(args, name) for name in names if name in args}
-    return Translator.load(args.model, find_device(args.device), **options)
+    return Translator.load(args.model, args.device, **options)
 
 
 def search_settings(args: argparse.Namespace) -> dict[str, Any]:
