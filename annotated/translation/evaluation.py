@@ -10,7 +10,6 @@ from annotated.metrics import Score, bleu_metric, bleu_tokenizer, bootstrap, chr
 from annotated.perplexity import score_tokens
 from annotated.search.config import Search
 from annotated.translation.data import Corpus, TokenBatches, encode_corpus
-from annotated.translation.data.token_batches import room_for_text
 from annotated.translation.files import read_json
 from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator
@@ -88,7 +87,7 @@ def score_split(
         older = moses_tokenized(found, language), moses_tokenized(references, language)
     src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
     room = translator.model.max_positions  # longer pairs have no perplexity
-    limit = None if room is None else room_for_text(room, src_tokenizer)
+    limit = None if room is None else room - 1  # the end symbol has a position, too
     pairs = encode_corpus(text, src_tokenizer, tgt_tokenizer, limit)
     longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
     batches = TokenBatches(pairs, max(4096, longest), shuffle=False)

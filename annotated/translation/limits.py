@@ -30,15 +30,15 @@ class Limits:
         shorter = min(self.max_source, positions), min(self.max_target, positions)
         return replace(self, max_source=shorter[0], max_target=shorter[1])
 
-    def cut(self, tokens: list[int], around: int, name: str) -> list[int]:
-        """Cut a source, which stands between `around` symbols, and warn; or refuse it with a ValueError."""
-        if (length := len(tokens) + around) <= self.max_source:
+    def cut(self, tokens: list[int], name: str) -> list[int]:
+        """Cut a source, to which `</s>` will be added, and warn; or refuse it with a ValueError."""
+        if (length := len(tokens) + 1) <= self.max_source:
             return tokens
         message = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
         if self.too_long == "refuse":
             raise ValueError(message)
         warnings.warn(f"{message}: the rest of it is not translated", stacklevel=2)
-        return tokens[: max(0, self.max_source - around)]
+        return tokens[: self.max_source - 1]
 
     def longest(self, source: int) -> int:
         """Return the length limit of the translation of a source of this many tokens."""

@@ -226,16 +226,15 @@ class Translator:
     # ---- tokens
 
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
-        """Return a source sentence's tokens, between the tokenizer's symbols; messages call it `name`.
+        """Return a source sentence's tokens and `</s>`; messages call it `name`.
 
         Raises ValueError for capitals where the model reads only lower-cased text.
         """
         sentence = normalize(sentence)
         if self.tokenized and sentence != sentence.lower():
             raise ValueError(f"{sentence[:40]!r} has capitals, but this model reads lower-cased text only")
-        before, after = self.src_tokenizer.before, self.src_tokenizer.after
-        tokens = self.limits.cut(self.src_tokenizer.encode(sentence), len(before + after), name)
-        return [*before, *tokens, *after]
+        tokens = self.limits.cut(self.src_tokenizer.encode(sentence), name)
+        return [*tokens, self.src_tokenizer.end]
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""

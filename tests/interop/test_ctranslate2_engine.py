@@ -167,14 +167,6 @@ def test_no_sequence_of_tokens_occurs_twice(beam, n, words):
     check_equal(ours.search(texts, **options), theirs.search(texts, **options))
 
 
-@pytest.mark.parametrize("symbols", [{"before": (0,)}, {"after": ()}], ids=str)
-def test_a_source_between_other_symbols(symbols, words):
-    src_tokenizer = WordTokenizer(["a", "dog", "runs"], None, **symbols)
-    ours, theirs = both(biased(t1=2, t0=-50, t2=-50), src_tokenizer, words)
-    texts = ["a dog", "dog", "runs a cat"]
-    check_equal(ours.search(texts), theirs.search(texts))
-
-
 def test_int8_is_smaller_and_nearly_the_same(learned, tokenizer):
     _, theirs = learned
     rounded = Translator(theirs.model, tokenizer, tokenizer, engine="ctranslate2", quantization="int8")

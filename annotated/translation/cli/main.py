@@ -22,7 +22,7 @@ from annotated.translation.cli import flags
 from annotated.translation.cli.flags import flag_name
 from annotated.translation.files import parse_json, read_toml
 
-# What adds the flags of each command, and the function that runs it: imported, with PyTorch, when it is called.
+# What adds the flags of each command, and the function that runs it: imported, with PyTorch, to be called.
 COMMANDS = {
     "train": (flags.add_train, "annotated.translation.cli.train:train"),
     "translate": (flags.add_translate, "annotated.translation.cli.translate:translate"),

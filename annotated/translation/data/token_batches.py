@@ -43,11 +43,6 @@ class EncodedPairs(Pairs):
         return f"{super().report()}\n{unknown}"
 
 
-def room_for_text(tokens: int, src_tokenizer: Tokenizer) -> int:
-    """Return how many of so many tokens are left for a sentence, on either side, by the symbols around it."""
-    return tokens - max(1, len(src_tokenizer.before + src_tokenizer.after))  # `<s>` is not predicted
-
-
 def encode_corpus(
     text: ParallelText,
     src_tokenizer: Tokenizer,
@@ -60,9 +55,8 @@ def encode_corpus(
     `<s>` and `</s>` are not counted. With a folder `cache`, ids are kept there under a checksum of text and
     tokenizers, and memory-mapped by all processes. Raises ValueError if no pair is left.
     """
-    around = (tgt_tokenizer.start,), (tgt_tokenizer.end,)
-    src: Any = encode_sentences(text.src, src_tokenizer, src_tokenizer.before, src_tokenizer.after)
-    tgt: Any = encode_sentences(text.tgt, tgt_tokenizer, *around)
+    src: Any = encode_sentences(text.src, src_tokenizer)
+    tgt: Any = ([tgt_tokenizer.start, *row] for row in encode_sentences(text.tgt, tgt_tokenizer))
     if cache is not None:
         key = json.dumps([FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))])
         write = partial(save_rows, name="ids", src=src, tgt=tgt, lines=text.lines)
@@ -70,20 +64,17 @@ def encode_corpus(
     pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
     if max_sentence is None:
         return pairs
-    symbols = len(src_tokenizer.before + src_tokenizer.after)
-    kept = np.maximum(pairs.src.lengths - symbols, pairs.tgt.lengths - 2) <= max_sentence
+    kept = np.maximum(pairs.src.lengths - 1, pairs.tgt.lengths - 2) <= max_sentence
     dropped = text.without({f"more than {max_sentence} tokens": np.flatnonzero(~kept).tolist()}).dropped
     return replace(pairs.take(np.flatnonzero(kept)), dropped=dropped)
 
 
-def encode_sentences(
-    sentences: Sequence[str], tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]
-) -> Iterator[list[int]]:
-    """Encode sentences, each between the ids `before` and `after`; a bar shows the progress in large text."""
+def encode_sentences(sentences: Sequence[str], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Encode sentences, each with `</s>` behind it; a bar shows the progress in large text."""
     with progress("encoding", "sentences", len(sentences)) as bar:
         for start in range(0, len(sentences), CHUNK):
             for ids in tokenizer.encode_batch(sentences[start : start + CHUNK]):
-                yield [*before, *ids, *after]
+                yield [*ids, tokenizer.end]
                 bar.update()
 
 

@@ -18,7 +18,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 from annotated.translation.files import creating_folder
 from annotated.translation.interop.common import POSITIONS, check_exportable, vocabulary, write_readme
-from annotated.translation.tokenizers import END, SPECIALS, START, Tokenizer, save_tokenizer
+from annotated.translation.tokenizers import END, SPECIALS, Tokenizer, save_tokenizer
 
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
@@ -41,8 +41,8 @@ def to_ctranslate2(
     """
     check_exportable(model, src_tokenizer, tgt_tokenizer)
     spec = specification(model)
-    spec.config.add_source_bos = START in src_tokenizer.before
-    spec.config.add_source_eos = END in src_tokenizer.after
+    spec.config.add_source_bos = False
+    spec.config.add_source_eos = True
     spec.register_source_vocabulary(vocabulary(src_tokenizer))
     spec.register_target_vocabulary(vocabulary(tgt_tokenizer))
     spec.validate()
@@ -119,7 +119,6 @@ class CTranslate2Engine:
         self.src_pieces, self.tgt_pieces = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
         self.tgt_ids = {piece: i for i, piece in enumerate(self.tgt_pieces)}
         self.never = {self.tgt_pieces[i] for i in tgt_tokenizer.never_generated}
-        self.before, self.after = len(src_tokenizer.before), len(src_tokenizer.after)
         self.positions = model.max_positions or POSITIONS
         with TemporaryDirectory() as folder:
             copy = Path(folder) / "model"
@@ -140,7 +139,7 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis] | None]:
         """Return the hypotheses of each source as `beam_search` finds them; None where they might differ.
 
-        Sources include their symbols, which CTranslate2 adds itself; limits count the end symbol.
+        Sources end with `</s>`, which CTranslate2 adds itself; limits count the end symbol.
         """
         hypotheses: list[list[Hypothesis] | None] = [None] * len(sources)
         beam = settings.beam
@@ -150,11 +149,10 @@ class CTranslate2Engine:
         # With alpha 0 a result does not show when its search stopped, so a call has one limit to stop it.
         groups: dict[int, list[int]] = {}
         for i, (source, limit) in enumerate(zip(sources, limits, strict=True)):
-            empty = len(source) == self.before + self.after
-            if not empty and limit > 1 and max(len(source), limit) <= self.positions:
+            if len(source) > 1 and limit > 1 and max(len(source), limit) <= self.positions:
                 groups.setdefault(limit if exact else 0, []).append(i)
         for group in groups.values():
-            texts = [sources[i][self.before : len(sources[i]) - self.after] for i in group]
+            texts = [sources[i][:-1] for i in group]
             results = self.translator.translate_batch(
                 [[self.src_pieces[token] for token in text] for text in texts],
                 beam_size=beam,

@@ -37,15 +37,12 @@ def without_surrogates(text: str) -> str:
 class Tokenizer(ABC):
     """Text to token ids and back.
 
-    Attributes:
-        before, after: ids that the encoder reads before and after a sentence.
-        never_generated: ids that no translation contains: `<s>`, padding, and what would break the line.
+    The ids `never_generated` are those that no translation contains: `<s>`, padding, and what would break the
+    line.
     """
 
     kind: ClassVar[str]
     start, end, pad, unk = START, END, PAD, UNK
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = (END,)
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         """Number the tokens in order. Raises ValueError for one twice, or other symbols than the four."""

@@ -10,7 +10,7 @@ import regex
 
 from annotated.extras import require
 from annotated.translation.files import read_json, write_json
-from annotated.translation.tokenizers.common import END, SPECIALS, UNK, Tokenizer, without_surrogates
+from annotated.translation.tokenizers.common import SPECIALS, UNK, Tokenizer, without_surrogates
 
 
 def count_tokens(
@@ -44,26 +44,13 @@ class WordTokenizer(Tokenizer):
 
     kind: ClassVar[str] = "words"
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        language: str | None,
-        lower: bool = False,
-        before: Sequence[int] = (),
-        after: Sequence[int] = (END,),
-    ) -> None:
-        """Number the `words` from 4 on; the encoder reads each sentence between `before` and `after`.
+    def __init__(self, words: Sequence[str], language: str | None, lower: bool = False) -> None:
+        """Number the `words` from 4 on.
 
         Raises ValueError if spaCy does not know `language`, ImportError if spaCy is missing.
         """
         super().__init__([*SPECIALS, *words])
-        for around in (before, after):
-            if len(around) > 8 or any(type(i) is not int or not 0 <= i < len(self) for i in around):
-                raise ValueError(
-                    f"a few tokens of the vocabulary can stand around a text, not {around!r:.40}"
-                )
         self.words, self.language, self.lower = list(words), language, lower
-        self.before, self.after = tuple(before), tuple(after)
         self._cut = word_splitter(language)
 
     @classmethod
@@ -92,14 +79,13 @@ class WordTokenizer(Tokenizer):
         return " ".join(self.vocabulary[i] for i in ids if i >= UNK)
 
     def save(self, folder: Path, name: str) -> None:
-        names = ("kind", "language", "lower", "before", "after", "words")
+        names = ("kind", "language", "lower", "words")
         write_json(folder / f"{name}.json", {name: getattr(self, name) for name in names})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
         saved = read_json(folder / f"{name}.json")
-        around = saved.get("before", ()), saved.get("after", (END,))
-        return cls(saved["words"], saved["language"], saved["lower"], *around)
+        return cls(saved["words"], saved["language"], saved["lower"])
 
 
 def word_splitter(language: str | None) -> Callable[[str], list[str]]:

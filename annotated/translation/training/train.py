@@ -18,7 +18,6 @@ from annotated.translation.data.token_batches import (
     SubwordDropout,
     TokenBatches,
     encode_corpus,
-    room_for_text,
 )
 from annotated.translation.devices import (
     broadcast,
@@ -205,9 +204,9 @@ def train_in_group(
     print_message(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
     )
-    # A sentence must fit into a batch and the model, with the symbols around it.
+    # A sentence must fit into a batch and the model, with its end symbol.
     room = min(config.max_tokens, model.max_positions or config.max_tokens)
-    limit = min(config.max_sentence, room_for_text(room, src))
+    limit = min(config.max_sentence, room - 1)
     with raise_on_all_ranks():
         pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
         print_message(f"{pairs.report()}\n{corpus.example()}")
