@@ -73,13 +73,13 @@ class Task(NamedTuple):
     test: TokenBatches
 
 
-def grammar_task(max_tokens: int, short: bool = False) -> Task:
-    """Cut the corpus into 2,000 subwords; of a short one, 100 training pairs and 8 of each other split."""
+def grammar_task(max_tokens: int, short: bool = False, subwords: int | None = None) -> Task:
+    """Cut the corpus into 2,000 subwords, or so many; a short one has 100 training pairs, 8 in others."""
     corpus = load_corpus("grammar", "de-en")
     count = {"train": 100, "val": 8, "test": 8}
     texts = [corpus[name].take(range(count[name])) if short else corpus[name] for name in count]
     joint = [*texts[0].src, *texts[0].tgt]
-    tokenizer = SentencePieceTokenizer.train(joint, 400 if short else 2000)
+    tokenizer = SentencePieceTokenizer.train(joint, subwords or (400 if short else 2000))
     train, val, test = (encode_corpus(text, tokenizer, tokenizer) for text in texts)
     held_out = (TokenBatches(pairs, 4096, shuffle=False) for pairs in (val, test))
     return Task(tokenizer, TokenBatches(train, max_tokens), *held_out)

@@ -142,6 +142,16 @@ def test_a_wide_window_hides_nothing_and_qk_norm_ignores_the_scale(monkeypatch):
     torch.testing.assert_close(normed(x), found, atol=1e-4, rtol=1e-4)
 
 
+def test_vocabularies_read_the_same_sentences_in_the_same_batches():
+    tasks = [script("vocabulary").task_of(size, 50, short=True) for size in (400, 500)]
+    read = [
+        [[task.tokenizer.decode(row) for row in batch.tgt.tolist()] for batch in task.train.epoch(0)]
+        for task in tasks
+    ]
+    assert read[0] == read[1]
+    assert max(len(batch) * max(len(line.split()) for line in batch) for batch in read[0]) <= 50
+
+
 def test_a_record_grows_and_its_settings_stay(tmp_path):
     records, path = script("records"), tmp_path / "grown.json"
     for number in range(3):
