@@ -16,7 +16,8 @@ from annotated.perplexity import TokenScores
 from annotated.translation.files import read_json, write_json
 from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, load_model, save_model
 from annotated.translation.storage.tensor_files import read_tensors
-from annotated.translation.training.checkpoint import Progress, average_checkpoints, restore
+from annotated.translation.training.checkpoint import average_checkpoints, restore
+from annotated.translation.training.config import Progress
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.trainer import TrainingError
 from annotated.translation.training.validation import Validation

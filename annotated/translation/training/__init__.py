@@ -6,9 +6,9 @@
     summed_loss     what a run minimizes: model and loss in one module, R-Drop, bf16
     validation      scores on the validation data, and early stopping
     choose          settings for a text of one's own
-    checkpoint      the position of a run; saving and resuming it; the mean of several checkpoints
+    checkpoint      saving a run and resuming it; the mean of several checkpoints
     run_folder      the folder of a run: saving checkpoints, the log, the lock
-    config          the settings
+    config          the settings, and the position of a run
 
 In Python, `annotated.train` is the first of these.
 """

@@ -34,13 +34,8 @@ from annotated.translation.files import (
 )
 from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
-from annotated.translation.training.checkpoint import (
-    PROGRESS,
-    Progress,
-    check_checkpoint,
-    write_checkpoint,
-)
-from annotated.translation.training.validation import lower_is_better
+from annotated.translation.training.checkpoint import check_checkpoint, write_checkpoint
+from annotated.translation.training.config import LOWER_IS_BETTER, PROGRESS, Progress
 
 LOG, LOCK_FILE = "log.jsonl", "run.lock"
 
@@ -134,7 +129,7 @@ class RunFolder:
             return list(chosen)[-count:]
         metric = settings["metric"]
         scores = {f: p.score for f, p in chosen.items() if p.metric == metric and p.score is not None}
-        return sorted(scores, key=scores.__getitem__, reverse=lower_is_better(metric))[-count:]
+        return sorted(scores, key=scores.__getitem__, reverse=metric in LOWER_IS_BETTER)[-count:]
 
     # ---- write
 

@@ -14,11 +14,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
 from annotated.translation.data.pairs import Corpus
-from annotated.translation.data.token_batches import (
-    SubwordDropout,
-    TokenBatches,
-    encode_corpus,
-)
+from annotated.translation.data.token_batches import SubwordDropout, TokenBatches, encode_corpus
 from annotated.translation.devices import (
     broadcast,
     default_torch_state,
@@ -28,18 +24,10 @@ from annotated.translation.devices import (
     process_group,
     raise_on_all_ranks,
 )
-from annotated.translation.storage.model_folder import (
-    TrainedText,
-    find_model,
-    training_settings,
-)
-from annotated.translation.tokenizers import (
-    KINDS,
-    SUBWORDS,
-    Tokenizer,
-)
-from annotated.translation.training.choose import choose
-from annotated.translation.training.config import PRESETS, TrainingConfig
+from annotated.translation.storage.model_folder import TrainedText, find_model, training_settings
+from annotated.translation.tokenizers import KINDS, SUBWORDS, Tokenizer
+from annotated.translation.training.choose import choose_together
+from annotated.translation.training.config import PRESETS, TrainingConfig, split_settings
 from annotated.translation.training.initial_model import (
     ModelAndTokenizers,
     Settings,
@@ -161,14 +149,14 @@ def train(
         record |= {"corpus": text.name, "pair": text.pair, "tokenized": text.tokenized, **text.origin}
         with raise_on_all_ranks():
             torch.manual_seed(config.seed)
-            found = None
+            begun = None
             if is_first() and resume and (newest := run.newest()):
-                found = load_to_go_on(newest, model_settings)
+                begun = load_to_go_on(newest, model_settings)
             elif is_first() and init_from is not None:
-                found = load_to_start_from(find_model(init_from), record, model_settings)
+                begun = load_to_start_from(find_model(init_from), record, model_settings)
             elif is_first():
-                found = new_model(text, base, kinds, vocab, model_settings, cache)
-        return train_in_group(found, text, config, run, device, record, resume, cache)
+                begun = new_model(text, base, kinds, vocab, model_settings, cache)
+        return train_in_group(begun, text, config, run, device, record, resume, cache)
 
 
 # For completion and help in a notebook, the settings stand in the place of `**settings`; the preset, or the
@@ -184,7 +172,7 @@ train.__signature__ = Signature([*own, *SETTINGS_TAKEN])  # type: ignore[attr-de
 
 
 def train_in_group(
-    found: ModelAndTokenizers | None,
+    begun: ModelAndTokenizers | None,
     corpus: Corpus,
     config: TrainingConfig,
     run: RunFolder,
@@ -193,37 +181,23 @@ def train_in_group(
     resume: bool,
     cache: str | Path | None,
 ) -> Translator:
-    """Train as one of the processes that have joined; only the first has `found` the model to begin with.
+    """Train as one of the processes that have joined; only the first has the model that the run begins with.
 
     A function of its own: a process that leaves the group while it still holds the trainer may hang.
     """
-    model_config, src, tgt = cast(
-        tuple[TransformerConfig, Tokenizer, Tokenizer], broadcast(found and (found[0].config, *found[1:]))
-    )
-    model = found[0] if found else EncoderDecoder.from_config(model_config)
-    print_message(
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, on {device}; the log is {run.path / LOG}"
-    )
+    parts = broadcast(begun and (begun[0].config, begun[1], begun[2]))
+    assert parts is not None
+    model_config, src, tgt = parts
+    model = begun[0] if begun else EncoderDecoder.from_config(model_config)  # the trainer copies the weights
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    print_message(f"{parameters:,} parameters, on {device}; the log is {run.path / LOG}")
     # A sentence must fit into a batch and the model, with its end symbol.
-    room = min(config.max_tokens, model.max_positions or config.max_tokens)
-    limit = min(config.max_sentence, room - 1)
+    limit = min(config.max_sentence, min(config.max_tokens, model.max_positions or config.max_tokens) - 1)
     with raise_on_all_ranks():
-        pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
-        print_message(f"{pairs.report()}\n{corpus.example()}")
-        dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
-        batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
-        if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
-            print_message(
-                f"  an epoch has only {updates} update{'s' * (updates > 1)}: a smaller max_tokens gives more"
-            )
-        validation = None
-        if "val" in corpus:
-            held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
-            print_message(held_out.report())
-            validation = TokenBatches(held_out, config.max_tokens, shuffle=False)
-    longest = int(pairs.src.lengths.max())
+        batches, validation = make_batches(corpus, src, tgt, config, limit, cache)
+    pairs = batches.pairs
     extra = max(EXTRA_TOKENS, int((pairs.tgt.lengths - 1 - pairs.src.lengths).max()))
-    record["lengths"] = {"source": longest, "max_extra": extra}
+    record["lengths"] = {"source": int(pairs.src.lengths.max()), "max_extra": extra}
     trainer = Trainer(model, (src, tgt), batches, validation, config, run, device, record, corpus.fingerprint)
     translator = Translator(model, src, tgt, **asdict(TrainedText.of(record)))
     trainer.run(resume)
@@ -231,30 +205,33 @@ def train_in_group(
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
     early = trainer.progress.step < trainer.progress.last_step(config)
-    print_message(f"finished{f', as {config.patience} scored epochs were no better,' * early} {end}")
+    why = f", as {config.patience} scored epochs were no better," if early else ""
+    print_message(f"finished{why} {end}")
     model.eval()
     return translator
 
 
-def choose_together(
-    text: Corpus,
-    run: RunFolder,
-    resume: bool,
-    kinds: tuple[str, str],
-    minutes: float,
-    given: Settings,
-    device: torch.device,
-) -> Settings:
-    """Choose in the first process, for all, the settings that are not given; a resumed run keeps its own."""
-    with raise_on_all_ranks():
-        if is_first() and resume and run.newest():
-            names = {"vocab", *(f.name for kind in (TransformerConfig, TrainingConfig) for f in fields(kind))}
-            before = training_settings(run.path).items()
-            given = {name: value for name, value in before if name in names} | given
-        elif is_first():
-            given, why = choose(text["train"], kinds, minutes, given, device)
-            print_message(why)
-    return dict(broadcast(given))
+def make_batches(
+    corpus: Corpus,
+    src: Tokenizer,
+    tgt: Tokenizer,
+    config: TrainingConfig,
+    limit: int,
+    cache: str | Path | None,
+) -> tuple[TokenBatches, TokenBatches | None]:
+    """Encode sentences of at most `limit` tokens: batches to train on, and those to validate on, if any."""
+    pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
+    print_message(f"{pairs.report()}\n{corpus.example()}")
+    dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
+    batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+    if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
+        number = "1 update" if updates == 1 else f"{updates} updates"
+        print_message(f"  an epoch has only {number}: a smaller max_tokens gives more")
+    if "val" not in corpus:
+        return batches, None
+    held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
+    print_message(held_out.report())
+    return batches, TokenBatches(held_out, config.max_tokens, shuffle=False)
 
 
 # ---- the arguments
@@ -285,14 +262,3 @@ def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool:
     if init_from is not None:
         return bool(training_settings(find_model(init_from)).get("keep_equal"))
     return not {"chars", "spaces"}.isdisjoint(kinds)
-
-
-def split_settings(preset: str, settings: Settings) -> tuple[Settings, TrainingConfig]:
-    """Split what is given of the settings into model and training; NumPy's numbers become Python's."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    plain = {name: value.item() if hasattr(value, "item") else value for name, value in given.items()}
-    names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
-    model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
-    if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
-        raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-    return model_settings, getattr(TrainingConfig, preset)(**plain)

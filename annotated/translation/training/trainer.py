@@ -32,11 +32,11 @@ from annotated.translation.storage.model_folder import (
     write_model,
 )
 from annotated.translation.tokenizers import Tokenizer
-from annotated.translation.training.checkpoint import Progress, average_checkpoints, broadcast_state, restore
-from annotated.translation.training.config import TrainingConfig
+from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
+from annotated.translation.training.config import Progress, TrainingConfig, is_better
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, half_precision
-from annotated.translation.training.validation import Validation, is_better
+from annotated.translation.training.validation import Validation
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
 
@@ -104,9 +104,6 @@ class Trainer:
     def run(self, resume: bool) -> None:
         """Train in the run's folder, which is open."""
         self.begin(resume)
-        with raise_on_all_ranks():
-            if self.rank == 0:
-                rehearse_saving(self.out.path, self.model, *self.tokenizers)
         c, p = self.config, self.progress
         self.began = time.perf_counter(), p.step
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
@@ -142,6 +139,8 @@ class Trainer:
                     self.progress = restore(checkpoint, *parts, self.world)
                 # As it was asked for: a run that takes over these settings may be of another length.
                 self.out.prepare({**self.settings, "warmup": asked}, self.progress)
+                if checkpoint is None:  # else that was saved and has come back
+                    rehearse_saving(self.out.path, self.model, *self.tokenizers)
         if self.world > 1:
             self.config, self.progress = broadcast((self.config, self.progress))
             with raise_on_all_ranks("; copy the text of the first node"):

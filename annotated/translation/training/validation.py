@@ -97,16 +97,3 @@ def translate_greedily(
         ]
         references += map(tokenizer.decode, batch.tgt_y.tolist())
     return hypotheses, references
-
-
-# ---- which score is better
-
-
-def lower_is_better(metric: str) -> bool:
-    """Tell whether a lower score by this metric, or "loss", is the better one."""
-    return metric == "loss" or METRICS[metric]().lower_is_better
-
-
-def is_better(score: float, other: float, metric: str) -> bool:
-    """Tell whether a score by this metric is better than another; NaN is not."""
-    return score < other if lower_is_better(metric) else score > other
