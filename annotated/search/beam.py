@@ -133,11 +133,6 @@ class SentenceSearch:
             return self.prefix[length]
         return self.end_symbol if length + 1 >= self.limit else None
 
-    def finish(self, tokens: Sequence[int], log_prob: float) -> None:
-        """Add a finished hypothesis; `log_prob` includes the end symbol, `tokens` do not."""
-        score = self.settings.score(log_prob, len(tokens) + 1)
-        self.finished.append(Hypothesis(tuple(tokens), log_prob, score))
-
     def best(self) -> list[Hypothesis]:
         """Return the `n_best` finished hypotheses, best first."""
         return sorted(self.finished, key=lambda hypothesis: -hypothesis.score)[: self.settings.n_best]
@@ -209,23 +204,10 @@ def run_beams(
         mask = visible if tree else None
         log_probs = next_log_probs(model, memory, src_mask, tokens, mask, cache)  # (B, k, V)
         log_probs[..., list(forbidden)] = -torch.inf
-        for i, search in enumerate(searches):
-            if (forced := search.forced_token(length - 1)) is not None:
-                only = log_probs[i, :, forced].clone()
-                log_probs[i] = -torch.inf
-                log_probs[i, :, forced] = only
-            elif search.settings.no_repeat_ngram:
-                for j, begun in enumerate(tokens[i, :, 1:].tolist()):
-                    log_probs[i, j, repeating(begun, search.settings.no_repeat_ngram)] = -torch.inf
-
+        restrict(log_probs, tokens, searches)
         # Twice the beam: even if half of the continuations end, k remain.
         best, origin, token = best_continuations(scores, log_probs, 2 * k)  # each (B, 2k)
-        ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
-        for i, j in ends.nonzero().tolist():
-            searches[i].finish(tokens[i, origin[i, j], 1:].tolist(), best[i, j].item())
-        for i, search in enumerate(searches):
-            if search.on_step is not None:
-                search.on_step(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))
+        finish(searches, tokens, best, origin, token)
         scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
         origin, token = origin.gather(1, slot), token.gather(1, slot)
 
@@ -242,6 +224,36 @@ def run_beams(
             memory, src_mask = memory[places], src_mask[places]
         tokens = torch.cat([tokens[parents], token.unsqueeze(-1)], dim=-1)
         visible = torch.cat([visible[parents], itself.expand(len(left), k, k)], dim=-1)
+
+
+def restrict(log_probs: Tensor, tokens: Tensor, searches: list[SentenceSearch]) -> None:
+    """Set to -inf the log-probabilities (B, k, V) of what may not follow the hypotheses `tokens`."""
+    for i, search in enumerate(searches):
+        if (forced := search.forced_token(tokens.size(-1) - 1)) is not None:
+            only = log_probs[i, :, forced].clone()
+            log_probs[i] = -torch.inf
+            log_probs[i, :, forced] = only
+        elif search.settings.no_repeat_ngram:
+            for j, begun in enumerate(tokens[i, :, 1:].tolist()):
+                log_probs[i, j, repeating(begun, search.settings.no_repeat_ngram)] = -torch.inf
+
+
+def finish(
+    searches: list[SentenceSearch], tokens: Tensor, best: Tensor, origin: Tensor, token: Tensor
+) -> None:
+    """Keep the hypotheses that end, and show each sentence's candidates to its watcher.
+
+    `best`, `origin` and `token` are what `best_continuations` found for the hypotheses `tokens`.
+    """
+    k, end_symbol = searches[0].settings.beam, searches[0].end_symbol
+    ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
+    for i, j in ends.nonzero().tolist():
+        begun, log_prob = tokens[i, origin[i, j], 1:].tolist(), best[i, j].item()
+        score = searches[i].settings.score(log_prob, len(begun) + 1)  # the end symbol counts
+        searches[i].finished.append(Hypothesis(tuple(begun), log_prob, score))
+    for i, search in enumerate(searches):
+        if search.on_step is not None:
+            search.on_step(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))
 
 
 def repeating(tokens: list[int], n: int) -> list[int]:
