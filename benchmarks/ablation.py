@@ -18,7 +18,7 @@ from tqdm import tqdm
 from workload import recipe, text_of
 
 import annotated
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.translation.data import Corpus
 from annotated.translation.evaluation import score_split
 from annotated.translation.storage.model_folder import load_model
@@ -53,14 +53,14 @@ def train(corpus: Corpus, given: Found, seed: int, out: Path) -> Translator:
     return annotated.train(corpus, out, seed=seed, resume=True, **settings)
 
 
-def score(translator: Translator, corpus: Corpus, split: str, search: Search) -> Found:
+def score(translator: Translator, corpus: Corpus, split: str, search: SearchConfig) -> Found:
     """BLEU with its interval, and the perplexity."""
     found, _ = score_split(translator, corpus, split, True, search)
     bleu = found.tokenized_bleu
     return {"bleu": bleu.value, "low": bleu.low, "high": bleu.high, "perplexity": found.perplexity}
 
 
-def averaged(run: RunFolder, corpus: Corpus, search: Search) -> dict[str, float]:
+def averaged(run: RunFolder, corpus: Corpus, search: SearchConfig) -> dict[str, float]:
     """BLEU on `val` of the newest checkpoint and of the mean of those kept: the run left one of them."""
     model, *tokenizers = load_model(run.newest())
     translator = Translator(model, *tokenizers, tokenized=True)
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> Found:
     options = parse_long(options, arguments)
     base = SHORT if options.short else FULL
     record, corpus = Record(options.json, {"settings": base}), text_of(base, options.short)
-    search = Search(**RECIPE["evaluate"])
+    search = SearchConfig(**RECIPE["evaluate"])
     todo = [*product([0], options.only or CONTESTANTS), *product([1, 2], [*CONTESTANTS][:2])]
     if options.seed:
         todo = [*product(options.seed, options.only or CONTESTANTS)]

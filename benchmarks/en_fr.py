@@ -17,7 +17,7 @@ from records import Found, save
 from report import long_parser, parse_long
 from workload import text_of
 
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.translation.evaluation import score_split
 from annotated.translation.storage.model_folder import training_settings
 from annotated.translation.training.run_folder import LOG
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str] | None = None) -> Found:
     options = parse_long(options, arguments)
     began = time.perf_counter()
     settings = SHORT if options.short else FULL
-    corpus, search = text_of(settings, options.short), Search(**RECIPE["evaluate"])
+    corpus, search = text_of(settings, options.short), SearchConfig(**RECIPE["evaluate"])
     translator = train(corpus, settings, 0, options.out)
     log = [json.loads(line) for line in (options.out / LOG).read_text("utf-8").splitlines()]
     measures = "epoch", "step", "validation_loss", "validation_accuracy", "validation_bleu"

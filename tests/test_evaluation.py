@@ -2,7 +2,7 @@
 
 import torch
 
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data import Corpus, ParallelText
@@ -19,6 +19,6 @@ def test_pairs_longer_than_the_learned_positions_are_counted():
     lines = ["a b", "a " * 9, "b", "b " * 7]
     text = ParallelText(lines, lines, [1, 2, 3, 4], "val")
     corpus = Corpus("mine", None, None, {"val": text})
-    found, _ = score_split(Translator(model, words, words), corpus, "val", False, Search(beam=1))
+    found, _ = score_split(Translator(model, words, words), corpus, "val", False, SearchConfig(beam=1))
     assert found.left_out == 2
     assert "without 2 pairs" in str(found)

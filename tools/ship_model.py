@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.translation.data import load_corpus
 from annotated.translation.evaluation import Results, read_scores, score_split
 from annotated.translation.files import creating_folder, read_json, read_toml, write_json
@@ -39,7 +39,7 @@ def release(run: Path, recipe: Path, out: Path) -> None:
     tables = read_toml(recipe)
     settings = training_settings(run)
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["tokenized"])
-    options = settings["tokenized"], Search(**tables["evaluate"])
+    options = settings["tokenized"], SearchConfig(**tables["evaluate"])
 
     def score(model: Path, split: str) -> Results:
         return score_split(Translator.load(model, "auto"), corpus, split, *options, progress=True)[0]

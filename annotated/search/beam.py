@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from annotated.modes import evaluating
-from annotated.search.config import EXTRA_TOKENS, Penalty, Search
+from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.model import EncoderDecoder
@@ -46,11 +46,11 @@ def beam_search(
     max_len: int | Sequence[int] | None = None,
     start_symbol: int = 0,
     end_symbol: int = 1,
-    beam: int = Search.beam,
-    alpha: float = Search.alpha,
-    penalty: Penalty = Search.penalty,
-    n_best: int = Search.n_best,
-    no_repeat_ngram: int = Search.no_repeat_ngram,
+    beam: int = SearchConfig.beam,
+    alpha: float = SearchConfig.alpha,
+    penalty: Penalty = SearchConfig.penalty,
+    n_best: int = SearchConfig.n_best,
+    no_repeat_ngram: int = SearchConfig.no_repeat_ngram,
     prefixes: Sequence[Sequence[int]] | None = None,
     forbidden: Sequence[int] = (),
     on_step: Callable[[int, list[Candidate]], None] | None = None,
@@ -77,10 +77,10 @@ def beam_search(
         on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError as `Search` does, for a limit below 2, for a forbidden end symbol, for prefixes with the
-    end symbol or forbidden tokens, and for scores that are no numbers.
+    Raises ValueError as `SearchConfig` does, for a limit below 2, for a forbidden end symbol, for prefixes
+    with the end symbol or forbidden tokens, and for scores that are no numbers.
     """
-    settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
+    settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
     if min(forbidden, default=0) < 0:
         raise ValueError(f"there is no token {min(forbidden)} to forbid")
     if not len(src):
@@ -120,7 +120,7 @@ def beam_search(
 class SentenceSearch:
     """The search of one sentence: its rules and its finished hypotheses."""
 
-    settings: Search
+    settings: SearchConfig
     limit: int  # of generated tokens, the end symbol counted
     prefix: tuple[int, ...]
     end_symbol: int

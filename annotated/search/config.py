@@ -28,7 +28,7 @@ def length_penalty(length: int, alpha: float, penalty: Penalty = "gnmt") -> floa
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchConfig:
     """The settings of a beam search. Raises ValueError for those that cannot be."""
 
     beam: int = 4  # hypotheses kept at each step; 1 searches greedily

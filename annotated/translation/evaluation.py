@@ -8,7 +8,7 @@ from typing import Any
 
 from annotated.metrics import Score, bleu_metric, bleu_tokenizer, bootstrap, chrf, lacks_spaces
 from annotated.perplexity import score_tokens
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.translation.data import Corpus, TokenBatches, encode_corpus
 from annotated.translation.files import read_json
 from annotated.translation.tokenizers import normalize
@@ -32,7 +32,7 @@ class Results:
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
     left_out: int = 0  # pairs with more tokens than the model has positions, which these two leave out
-    no_repeat_ngram: int = 0  # see `Search`
+    no_repeat_ngram: int = 0  # see `SearchConfig`
 
     def __repr__(self) -> str:
         scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
@@ -61,7 +61,7 @@ def score_split(
     corpus: Corpus,
     split: str,
     tokenized: bool,
-    search: Search,
+    search: SearchConfig,
     tokenize: str | None = None,
     progress: bool = False,
 ) -> tuple[Results, list[str]]:

@@ -15,7 +15,7 @@ from annotated.attention_maps import TranslationAttention, capture_attention
 from annotated.batches import padding_mask
 from annotated.modes import evaluating
 from annotated.search.beam import Hypothesis, beam_search
-from annotated.search.config import Penalty, Search
+from annotated.search.config import Penalty, SearchConfig
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import batch_by_length, pad_rows
@@ -104,13 +104,17 @@ class Translator:
     # ---- translations
 
     def __call__(
-        self, sentence: str, beam: int = Search.beam, alpha: float = Search.alpha, **options: Any
+        self, sentence: str, beam: int = SearchConfig.beam, alpha: float = SearchConfig.alpha, **options: Any
     ) -> str:
         """Translate one sentence; further `options` are those of `translate`."""
         return self.translate([sentence], beam, alpha, **options)[0]
 
     def translate(
-        self, sentences: Iterable[str], beam: int = Search.beam, alpha: float = Search.alpha, **options: Any
+        self,
+        sentences: Iterable[str],
+        beam: int = SearchConfig.beam,
+        alpha: float = SearchConfig.alpha,
+        **options: Any,
     ) -> list[str]:
         """Translate sentences, one for one and in order; one without a visible character gives "".
 
@@ -122,7 +126,7 @@ class Translator:
         return [self.tgt_tokenizer.decode(best[0].tokens) if best else "" for best in results]
 
     def n_best(
-        self, sentence: str, n: int = Search.beam, alpha: float = Search.alpha, **options: Any
+        self, sentence: str, n: int = SearchConfig.beam, alpha: float = SearchConfig.alpha, **options: Any
     ) -> list[tuple[str, float]]:
         """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
         [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n, **options)
@@ -131,11 +135,11 @@ class Translator:
     def search(
         self,
         sentences: Iterable[str],
-        beam: int = Search.beam,
-        alpha: float = Search.alpha,
-        penalty: Penalty = Search.penalty,
-        n_best: int = Search.n_best,
-        no_repeat_ngram: int = Search.no_repeat_ngram,
+        beam: int = SearchConfig.beam,
+        alpha: float = SearchConfig.alpha,
+        penalty: Penalty = SearchConfig.penalty,
+        n_best: int = SearchConfig.n_best,
+        no_repeat_ngram: int = SearchConfig.no_repeat_ngram,
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
@@ -147,7 +151,7 @@ class Translator:
         threads.
 
         Args:
-            beam, alpha, penalty, n_best, no_repeat_ngram: the fields of `Search`.
+            beam, alpha, penalty, n_best, no_repeat_ngram: the fields of `SearchConfig`.
             prefix: words with which every translation begins.
             max_tokens: about the most source tokens in a batch, each counted `beam` times.
             progress: show a bar, on a terminal.
@@ -156,7 +160,7 @@ class Translator:
         Raises ValueError for a single string or a table, for scores that are not finite, and as `beam_search`
         does.
         """
-        settings = Search(beam, alpha, penalty, n_best, no_repeat_ngram)
+        settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         texts = list(sentences)

@@ -8,7 +8,7 @@ from interop_models import ENGLISH, GERMAN, MISSING, logits, subwords, taught, t
 from nasty_text import NASTY
 from torch import nn
 
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.transformer.variants import Parts, variant
 from annotated.translation import translator as translating
 from annotated.translation.data import load_corpus
@@ -147,7 +147,7 @@ def test_a_short_limit_beside_long_ones(learned):
     sources, engine = [theirs.encode(text) for text in ENGLISH], theirs.ctranslate2
     length = len(theirs.search(ENGLISH[:1])[0][0].tokens) + 1
     for limit in (length // 2, length):  # ours makes every hypothesis end there
-        found, *others = engine.search(sources, [limit, 99, 99], Search())
+        found, *others = engine.search(sources, [limit, 99, 99], SearchConfig())
         assert found is None
         assert None not in others
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_runs import TOY_TRAINING, few_sentences
 
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main, parse
@@ -50,7 +50,7 @@ def test_what_is_shipped_is_what_was_scored(keep_float32, tmp_path, monkeypatch)
         monkeypatch.setattr(ship_model, "MAX_BLEU_CHANGE", -1.0)
     ship_model.release(run, recipe, made)
     scores = read_scores(made)
-    again, _ = score_split(Translator.load(made), few, "val", False, Search(beam=1))
+    again, _ = score_split(Translator.load(made), few, "val", False, SearchConfig(beam=1))
     assert scores == {"val": again}
     kind = torch.float32 if keep_float32 else torch.float16
     assert {tensor.dtype for tensor in read_tensors(made / WEIGHTS).values()} == {kind}
@@ -100,7 +100,7 @@ def test_a_shipped_model_scores_what_its_card_says(multi30k_folder):
     name = "multi30k-en-de"
     settings, said = training_settings(shipped_model(name)), read_scores(shipped_model(name))[SPLIT]
     corpus = load_corpus(settings["corpus"], settings["pair"], settings["tokenized"])
-    search = Search(said.beam, said.alpha, said.penalty)
+    search = SearchConfig(said.beam, said.alpha, said.penalty)
     found, _ = score_split(load_pretrained(name), corpus, SPLIT, False, search)
     assert found.bleu.value == pytest.approx(said.bleu.value, abs=0.05)
     assert found.perplexity == pytest.approx(said.perplexity, rel=1e-3)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from annotated.metrics import bootstrap
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.translation.cli.flags import CORPUS
 from annotated.translation.cli.train import own_files
 from annotated.translation.cli.translate import load_translator, located, search_settings
@@ -31,7 +31,7 @@ def evaluate(args: argparse.Namespace) -> None:
     with located():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
-        options = bool(args.tokenized), Search(**search_settings(args)), args.bleu_tokenize
+        options = bool(args.tokenized), SearchConfig(**search_settings(args)), args.bleu_tokenize
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=n) for n in args.metric}

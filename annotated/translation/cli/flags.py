@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.transformer.config import TransformerConfig, field_comments
 from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
 from annotated.translation.tokenizers import KINDS, SUBWORDS
@@ -64,7 +64,7 @@ def add_data(group: _ActionsContainer) -> None:
 def add_search(command: ArgumentParser) -> None:
     """Add the flags of a search, and of what computes it."""
     group = command.add_argument_group("search")
-    add_settings(group, Search)
+    add_settings(group, SearchConfig)
     add = group.add_argument
     add("--engine", choices=ENGINES, default=ENGINES[0], help="library that searches: ctranslate2 finds the "
         "same on a CPU about twice as fast (default: pytorch, the search of this package)")  # fmt: skip

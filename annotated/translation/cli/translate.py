@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 from annotated.search.beam import Hypothesis
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.data.tables import select_columns
 from annotated.translation.devices import print_message
@@ -102,8 +102,8 @@ def load_translator(args: argparse.Namespace) -> Translator:
 
 
 def search_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `Search` that the flags give."""
-    return {field.name: getattr(args, field.name) for field in fields(Search) if field.name in args}
+    """Return the fields of `SearchConfig` that the flags give."""
+    return {field.name: getattr(args, field.name) for field in fields(SearchConfig) if field.name in args}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 
 from annotated.extras import require
 from annotated.search.beam import Hypothesis
-from annotated.search.config import Search
+from annotated.search.config import SearchConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 from annotated.translation.files import creating_folder
@@ -135,7 +135,7 @@ class CTranslate2Engine:
         return f"CTranslate2 {library.__version__}, {self.translator.compute_type}"
 
     def search(
-        self, sources: list[list[int]], limits: list[int], settings: Search
+        self, sources: list[list[int]], limits: list[int], settings: SearchConfig
     ) -> list[list[Hypothesis] | None]:
         """Return the hypotheses of each source as `beam_search` finds them; None where they might differ.
 
@@ -171,7 +171,7 @@ class CTranslate2Engine:
                 hypotheses[i] = self.rank(result, limits[i], settings)
         return hypotheses
 
-    def rank(self, result: Any, limit: int, settings: Search) -> list[Hypothesis] | None:
+    def rank(self, result: Any, limit: int, settings: SearchConfig) -> list[Hypothesis] | None:
         """Return the best hypotheses of a sentence; None where ours might be others."""
         ended = []
         for (*pieces, last), log_prob in zip(result.hypotheses, result.scores, strict=True):
