@@ -97,10 +97,10 @@ class ChunkedLoss(torch.autograd.Function):
         by_states, by_weight, by_bias = (torch.zeros_like(x) for x in (states, weight, bias))
         loss = states.new_zeros(())
         # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
-        memory = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
+        scratch = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
         for rows in torch.arange(len(states), device=states.device).split(chunk):
             tokens = target[rows].unsqueeze(1)  # (chunk, 1)
-            logits, log_probs = (x[: len(rows)] for x in memory)  # each (chunk, size)
+            logits, log_probs = (x[: len(rows)] for x in scratch)  # each (chunk, size)
             torch.addmm(bias, states[rows], weight.t(), out=logits)
             torch.log_softmax(logits, dim=1, out=log_probs)
             loss -= (right - other) * log_probs.gather(1, tokens).sum() + len(rows) * entropy

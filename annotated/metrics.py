@@ -124,23 +124,20 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "chrf": chrf_metric,
     "wer": lambda: error_rate("WER", "words", str.split),
     "cer": lambda: error_rate("CER", "characters", str.strip),
-    "exact": lambda: percentage(
-        "exact", "percent of the sentences", lambda h, r: (h.split() == r.split(), 1)
-    ),
+    "exact": lambda: percentage("exact", "percent of sentences", lambda h, r: (h.split() == r.split(), 1)),
 }
-
 
 # Languages whose words 13a, which goes by spaces, would not find: it counts a Thai sentence as one word. For
 # Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
-TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
+BLEU_TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+BLEU_TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
 
 UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 
 
 def bleu_tokenizer(language: str | None) -> str:
     """Find sacreBLEU's tokenizer for a target language such as "de" or "zh-Hant"; 13a for one not known."""
-    return TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
+    return BLEU_TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
 
 
 def lacks_spaces(sentences: Iterable[str]) -> bool:

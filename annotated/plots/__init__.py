@@ -4,7 +4,7 @@ from annotated.plots.beam import plot_beam
 from annotated.plots.charts import explore_attention, explore_masks
 from annotated.plots.curves import plot_schedules
 from annotated.plots.drawing import as_words
-from annotated.plots.heatmaps import plot_attention, plot_encodings, plot_mask
+from annotated.plots.heatmaps import plot_attention, plot_mask
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.steps import step_through
 from annotated.plots.steps.learning import watch_learning
@@ -15,7 +15,6 @@ __all__ = [
     "explore_masks",
     "plot_attention",
     "plot_beam",
-    "plot_encodings",
     "plot_mask",
     "plot_schedules",
     "setup_notebook",

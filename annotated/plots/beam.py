@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from annotated.plots.drawing import Look, as_words, axes_or_new, load, plt
+from annotated.plots.drawing import Style, as_words, axes_or_new, load, plt
 from annotated.search.beam import Candidate
 
 INK, SOFT = "#222222", "#6b6b6b"
@@ -29,7 +29,7 @@ def plot_beam(
     for candidate in (candidate for step in steps for candidate in step):
         parent, place, won = places[candidate.tokens[:-1]], places[candidate.tokens], candidate.tokens in path
         dropped, (tint, line) = candidate.fate == "dropped", FATES[candidate.fate]
-        look: Look = {"color": INK, "lw": 4} if won else {"color": "#aaaaaa", "lw": 1.2}
+        look: Style = {"color": INK, "lw": 4} if won else {"color": "#aaaaaa", "lw": 1.2}
         ax.plot(*zip(parent, place, strict=True), ls=":" if dropped else "-", **look)
         text = f"{as_words(pieces(candidate.tokens))[-1]}\n{candidate.log_prob:.2f}".replace("-", "−")
         box = {"boxstyle": "round", "fc": tint, "ec": INK if won else line, "lw": 2.5 if won else 1.2}

@@ -8,10 +8,10 @@ import numpy as np
 from torch import Tensor
 
 from annotated.attention_maps import AttentionMaps
-from annotated.plots.drawing import Look, Tokens, alt, as_words, check_tokens, pd
+from annotated.plots.drawing import Style, Tokens, alt, as_words, check_tokens, pd
 from annotated.plots.heatmaps import ALLOWED, HIDDEN, mask_per_query
 
-KINDS = ("encoder", "decoder", "cross")
+ATTENTIONS = ("encoder", "decoder", "cross")
 ATTENTION_CELL, MASK_CELL = 26, 30  # pixels
 # For Vega, the tokens beside the map that is shown; `src` and `tgt` are parameters that hold the two lists.
 QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
@@ -32,7 +32,7 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
         queries = src_tokens if kind == "encoder" else tgt_tokens
         keys = tgt_tokens if kind == "decoder" else src_tokens
         check_tokens(weights[0], queries, keys)
-    kinds = [kind for kind in KINDS if any(kind == name for name, _ in maps)]
+    kinds = [kind for kind in ATTENTIONS if any(kind == name for name, _ in maps)]
     layers = sorted({layer for _, layer in maps})
     heads = range(max(weights.size(0) for weights in maps.values()))
     menus = [menu("kind", kinds, kinds[-1]), menu("layer", layers, layers[-1]), menu("head", heads, 0)]
@@ -61,7 +61,7 @@ def attention_cells(maps: AttentionMaps) -> "alt.Chart":
         for head, rows in enumerate(weights.tolist())
         for query, row in enumerate(rows)
     ]
-    axis: Look = {"labelLimit": 160, "ticks": False, "domain": False}
+    axis: Style = {"labelLimit": 160, "ticks": False, "domain": False}
     across = alt.Axis(labelAngle=-45, labelExpr=f"{KEYS}[datum.value]", **axis)
     down = alt.Axis(labelExpr=f"{QUERIES}[datum.value]", **axis)
     return (
@@ -111,7 +111,7 @@ def explore_masks(
         name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
     )
     heading = alt.Title(title, subtitle="dark: that query; light: the others", offset=12)
-    axis: Look = {"ticks": False, "domain": False, "labelOverlap": False}
+    axis: Style = {"ticks": False, "domain": False, "labelOverlap": False}
     across = alt.Axis(labelExpr=f"{token_list(keys)}[datum.value]", labelAngle=-45, **axis)
     down = alt.Axis(labelExpr=f"{token_list(queries)}[datum.value]", **axis)
     scale = alt.Scale(domain=list(kinds.values()), range=[ALLOWED, HIDDEN])

@@ -9,7 +9,7 @@ from torch import Tensor
 from annotated.extras import require
 
 Tokens = Sequence[str]
-Look = dict[str, Any]  # arguments that say how something is drawn
+Style = dict[str, Any]  # arguments that say how something is drawn
 
 
 def load(module: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Heatmaps: attention weights and masks, query down and key across, and positional encodings."""
+"""Heatmaps: attention weights and masks, query down and key across."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from annotated.plots.drawing import Look, Tokens, as_words, axes_or_new, check_tokens, load, plt
+from annotated.plots.drawing import Style, Tokens, as_words, axes_or_new, check_tokens, load, plt
 from annotated.transformer.attention import check_mask
 
 HIDDEN, ALLOWED = "#d9d9d9", "#0173b2"  # light grey and the palette's blue: apart in lightness too
@@ -33,7 +33,7 @@ def plot_attention(
     if weights.numel() <= MOST_NUMBERED:
         for (query, key), weight in np.ndenumerate(weights.numpy()):
             if weight >= LEAST_NUMBERED:
-                look: Look = {"color": "white" if weight > 0.55 else "black", "fontsize": 11}
+                look: Style = {"color": "white" if weight > 0.55 else "black", "fontsize": 11}
                 ax.text(key, query, f"{weight:.2f}", ha="center", va="center", **look)
     label_tokens(ax, queries, keys)
     ax.figure.colorbar(image, ax=ax, label="weight")
@@ -90,14 +90,3 @@ def label_tokens(ax: "plt.Axes", queries: Tokens, keys: Tokens) -> None:
     ax.tick_params(which="both", length=0)
     ax.spines[:].set_visible(False)
     ax.set(xlabel="key", ylabel="query")
-
-
-def plot_encodings(encodings: Tensor, ax: "plt.Axes | None" = None) -> "plt.Axes":
-    """Draw all encodings (length, d_model), position down and dimension across; sinusoids or learned."""
-    values = torch.as_tensor(encodings).detach().float().cpu().numpy()
-    ax = axes_or_new(ax)
-    limit = max(1.0, abs(values).max())
-    image = ax.imshow(values, cmap="viridis", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-    ax.figure.colorbar(image, ax=ax, label="value")
-    ax.set(title="Positional encodings", xlabel="dimension", ylabel="position")
-    return ax

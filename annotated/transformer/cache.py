@@ -71,23 +71,23 @@ class DecoderCache:
 
     def __init__(self, N: int):
         self.layers = [LayerCache() for _ in range(N)]
-        self.begun: Tensor | None = None  # (B, d_model), the first state of each sentence
+        self.first: Tensor | None = None  # (B, d_model), the first state of each sentence
 
     def __len__(self) -> int:
         return len(self.layers[0].target)
 
     def check(self, memory: Tensor) -> None:
         """Raise ValueError for a memory (B, src_len, d_model) other than that of the earlier steps."""
-        found = memory[:, 0]
-        if self.begun is None:
-            self.begun = found
-        if found.shape != self.begun.shape or not found.allclose(self.begun, 0, 0, equal_nan=True):
+        first = memory[:, 0]
+        if self.first is None:
+            self.first = first
+        if first.shape != self.first.shape or not first.allclose(self.first, 0, 0, equal_nan=True):
             raise ValueError("a DecoderCache is of one batch of sentences: begin another for these")
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order; a row may be repeated."""
-        if self.begun is not None:
-            self.begun = self.begun[rows]
+        if self.first is not None:
+            self.first = self.first[rows]
         for layer in self.layers:
             layer.target.select(rows)
             layer.memory.select(rows)

@@ -125,13 +125,13 @@ class DecoderLayer(nn.Module):
         self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, cache: LayerCache | None = None
     ) -> Tensor:
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
-        known, projected = (cache.target, cache.memory) if cache is not None else (None, None)
+        target_cache, memory_cache = (cache.target, cache.memory) if cache is not None else (None, None)
 
         def self_attention(y: Tensor) -> Tensor:
-            return self.self_attn(y, y, y, tgt_mask, known)
+            return self.self_attn(y, y, y, tgt_mask, target_cache)
 
         def encoder_decoder_attention(y: Tensor) -> Tensor:
-            return self.src_attn(y, memory, memory, src_mask, projected)
+            return self.src_attn(y, memory, memory, src_mask, memory_cache)
 
         x = self.sublayer[0](x, self_attention)
         x = self.sublayer[1](x, encoder_decoder_attention)

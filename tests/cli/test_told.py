@@ -86,7 +86,6 @@ def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_p
             ["--tokenizer", "chars", "--src-tokenizer", "words", "--tgt-tokenizer", "words"],
             "tokenizer = 'chars' has no",
         ),
-        (["--config", '{"epochs": 1, "epochs": 2}'], "twice"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(flags, says, files, tmp_path, capfd):
@@ -138,6 +137,11 @@ def test_a_recipe_names_no_file_outside_of_its_run(split, tmp_path, capfd):
         ["reproduce", tmp_path / "r.toml", "--out", tmp_path / "a/b"], capfd, "is not the name of a split"
     )
     assert victim.exists()
+
+
+def test_a_search_that_cannot_be_is_refused_before_a_model_is_looked_for(capfd):
+    for command in ("translate", "evaluate"):
+        complains([command, "--model", "multi30k-en-de", "--beam", "300"], capfd, "n_best <= beam <= 256")
 
 
 def test_sentences_without_an_order_are_refused(numbers):

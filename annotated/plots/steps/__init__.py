@@ -5,10 +5,11 @@ The page's script, `steps.js`, computes all of it in float64, made from tools/wa
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ def numbers_of(
 ) -> dict[str, Any]:
     """Return what a page computes with; a vector is a matrix of one row, and there is no -0.0."""
     config = model.config
-    for name, value in NEEDED.items():
-        if getattr(config, name) != value:
-            raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
+    check_settings(config, NEEDED)
     if len(vocabulary) != config.src_vocab:
         raise ValueError(f"the model has {config.src_vocab} tokens, the vocabulary {len(vocabulary)}")
     if unknown := {word for sentence in sentences for word in sentence} - set(vocabulary):
@@ -79,12 +78,23 @@ def numbers_of(
     }
 
 
+def check_settings(config: TransformerConfig, needed: Mapping[str, object]) -> None:
+    """Raise ValueError naming a setting of a model that its page needs otherwise."""
+    for name, value in needed.items():
+        if getattr(config, name) != value:
+            raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
+
+
+def json_in_script(data: object) -> str:
+    """Return JSON that no word or piece in it, such as a tag, can end the script element around it."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
 def page_of(name: str, data: dict[str, Any], language: str | None) -> str:
     """Return the page of that name as HTML, its data in it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     script = resources.files(__name__).joinpath("steps.js").read_text(encoding="utf-8")
     lang = f' data-language="{html.escape(language)}"' if language else ""
-    return PAGE.format(name=name, language=lang, model=text, script=script)
+    return PAGE.format(name=name, language=lang, model=json_in_script(data), script=script)
 
 
 def framed(page: str, title: str, words: str, height: int) -> "HTML":

@@ -28,10 +28,11 @@ def evaluate(args: argparse.Namespace) -> None:
     inputs = [args.src, args.tgt, args.config, args.variants, *model.iterdir()]
     check_output(args.save, inputs)
     check_output(args.json, [*inputs, args.save])
+    search = SearchConfig(**search_settings(args))
     with located():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
-        options = bool(args.tokenized), SearchConfig(**search_settings(args)), args.bleu_tokenize
+        options = bool(args.tokenized), search, args.bleu_tokenize
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {n: bootstrap(translations, references, metric=n) for n in args.metric}

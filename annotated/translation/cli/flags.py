@@ -11,7 +11,7 @@ from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
 from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.config import PRESETS, ErrorRate, Preset, TrainingConfig
 
-MODEL = "model folder, or name of a shipped model"
+MODEL_HELP = "model folder, or name of a shipped model"
 CORPUS = "multi30k"  # where nothing says otherwise
 
 
@@ -153,7 +153,7 @@ def add_translate(command: ArgumentParser) -> None:
         "sentence a line, or tables; standard input if none is named, or for -")  # fmt: skip
     add("--columns", metavar="SRC", help="name or number of a table's column to translate "
         "(default: the only one, that named as the source language, or in .tsv the first)")  # fmt: skip
-    add("--model", required=True, help=MODEL)
+    add("--model", required=True, help=MODEL_HELP)
     add("--n-best", type=int, default=SUPPRESS, help="number of translations of each line, best first, in "
         "three columns with tabs between them: number of the line, score, translation")  # fmt: skip
     add_search(command)
@@ -172,7 +172,7 @@ def add_evaluate(command: ArgumentParser) -> None:
       annotated evaluate --model runs/mine --src test.en --tgt test.de
     """
     add = command.add_argument
-    add("--model", required=True, help=MODEL)
+    add("--model", required=True, help=MODEL_HELP)
     add("--split", help="part of the corpus (default: val)")
     add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
     add("--metric", action="append", default=[], choices=get_args(ErrorRate), help="a score in "
@@ -211,7 +211,7 @@ def add_export(command: ArgumentParser) -> None:
       annotated export --model runs/first --to marian --out first-marian
     """
     add = command.add_argument
-    add("--model", required=True, help=MODEL)
+    add("--model", required=True, help=MODEL_HELP)
     add("--to", required=True, choices=("ctranslate2", "marian"), help="engine to write for")
     add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for what is written")
     add("--quantization", choices=QUANTIZATIONS, help="number format of the matrices, for CTranslate2 alone")

@@ -44,7 +44,7 @@ def export(args: argparse.Namespace) -> None:
         raise ValueError(f"--quantization is for --to ctranslate2, not {args.to}")
     options = {"quantization": args.quantization} if args.quantization else {}
     translator = Translator.load(args.model)
-    write = getattr(interop, f"to_{args.to}")
+    write = {"ctranslate2": interop.to_ctranslate2, "marian": interop.to_marian}[args.to]
     write(args.out, translator.model, translator.src_tokenizer, translator.tgt_tokenizer, **options)
     if translator.tokenized:
         print_message(f"{args.model} reads lower-cased, tokenized text; the other engine does not check")

@@ -11,7 +11,7 @@ from annotated.translation.data.corpora import Text
 from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.devices import DistributedError, broadcast, print_message
 from annotated.translation.training.config import TEXT_SETTINGS
-from annotated.translation.training.train import Stopped, keeps_equal, train as train_model
+from annotated.translation.training.train import Stopped, default_preset, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
 
 
@@ -35,7 +35,7 @@ def train(args: argparse.Namespace) -> int:
 def name_corpus(args: argparse.Namespace) -> None:
     """Set what the flags leave out: the corpus, its languages, whether pairs with equal sides are kept."""
     own = args.src is not None or args.tgt is not None
-    args.preset = args.preset or ("auto" if own and args.init_from is None else "tiny")
+    args.preset = args.preset or default_preset(own, args.init_from)
     if not own:
         if args.keep_equal is not None:
             raise ValueError("--keep-equal is for --src; a corpus by name is kept as it is")

@@ -41,7 +41,8 @@ def translate(args: argparse.Namespace) -> None:
         elif args.columns:
             raise ValueError(f"--columns is for a table: {', '.join(TABLES)}")
         files = [] if tables else [open_input(path, stack) for path in args.files]
-        translator, search = load_translator(args), search_settings(args)
+        search = search_settings(args)
+        translator = load_translator(args)
         if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         if tables:
@@ -102,8 +103,10 @@ def load_translator(args: argparse.Namespace) -> Translator:
 
 
 def search_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `SearchConfig` that the flags give."""
-    return {field.name: getattr(args, field.name) for field in fields(SearchConfig) if field.name in args}
+    """Return the fields of `SearchConfig` that the flags give. Raises ValueError for those that cannot be."""
+    settings = {f.name: getattr(args, f.name) for f in fields(SearchConfig) if f.name in args}
+    SearchConfig(**settings)  # said now, not when a model is loaded and a line has come
+    return settings
 
 
 @contextmanager

@@ -45,7 +45,10 @@ class Tokenizer(ABC):
     start, end, pad, unk = START, END, PAD, UNK
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        """Number the tokens in order. Raises ValueError for one twice, or other symbols than the four."""
+        """Number the tokens in order; one may be spelled as a symbol, which it is not.
+
+        Raises ValueError for a token twice, or other symbols than the four.
+        """
         if tuple(vocabulary[:4]) != SPECIALS:
             raise ValueError(f"a vocabulary must begin with {SPECIALS}, not {tuple(vocabulary[:4])}")
         self.vocabulary = list(vocabulary)

@@ -28,7 +28,7 @@ TRAINABLE |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")  # lone surrogates
 MOST_PIECES = 1_000_000  # SentencePiece's time grows with what it is asked for, however small the text
 MOST_LINES = 500_000  # lines, evenly spaced: more change few pieces, but take minutes and gigabytes
 
-TRAINING: dict[str, Any] = {
+TRAINER_OPTIONS: dict[str, Any] = {
     "model_type": "bpe",
     "byte_fallback": True,
     "character_coverage": 0.9999,
@@ -111,7 +111,7 @@ class SentencePieceTokenizer(Subwords):
         usable = usable[:: math.ceil(len(usable) / MOST_LINES) or 1]
         if not usable:
             raise ValueError("a tokenizer cannot be trained on no text")
-        model, options = io.BytesIO(), {"vocab_size": vocab_size, **TRAINING}
+        model, options = io.BytesIO(), {"vocab_size": vocab_size, **TRAINER_OPTIONS}
         options |= {"sentence_iterator": iter(usable), "model_writer": model}
         try:
             sentencepiece.SentencePieceTrainer.train(**options)

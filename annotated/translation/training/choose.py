@@ -28,12 +28,12 @@ from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, half_precision
 
-MODEL = {field.name for field in fields(TransformerConfig)}
+MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
 # Layers and width of a model, and the tokens that it can read in the time from which on the next learns more.
 SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about
-TRAINING = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
+SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
 UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
 
 
@@ -74,10 +74,10 @@ def choose(
     step = {name: given[name] for name in ("rdrop_weight", "precision") if name in given}
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
-        chosen = shape | {name: value for name, value in given.items() if name in MODEL}
+        chosen = shape | {name: value for name, value in given.items() if name in MODEL_FIELDS}
         config = TransformerConfig.base(vocab, vocab, **chosen)
         speed = tokens_per_second(config, lengths, device, clock, **step)
-        read = speed * minutes * 60 * TRAINING  # tokens, of the longer side
+        read = speed * minutes * 60 * SHARE  # tokens, of the longer side
         if read < most:
             break
     passes = read / (len(text) * max(lengths))
@@ -96,7 +96,7 @@ def choose(
     if kinds == ("subwords", "subwords"):
         chosen["vocab"], words = vocab, f", {vocab:,} subwords"
     c = chosen | given
-    lasts = c["max_steps"] * update / speed / 60 / TRAINING  # minutes
+    lasts = c["max_steps"] * update / speed / 60 / SHARE  # minutes
     why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {c["max_steps"]:,} updates of {update:,} tokens: {lasts:.2g} minutes, of {speed:,.0f} tokens a second here
   {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate

@@ -13,7 +13,7 @@ from annotated.translation.storage.model_folder import load_model, training_sett
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.translation.tokenizers.subwords import MOST_LINES
 
-TOKENIZERS = ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab")
+TOKENIZER_SETTINGS = ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab")
 Settings = dict[str, object]
 ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
@@ -21,7 +21,7 @@ ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 def load_to_start_from(folder: Path, record: Settings, settings: Settings) -> ModelAndTokenizers:
     """Load the model that a new run starts from. Raises ValueError for tokenizers that it does not have."""
     trained = training_settings(folder)
-    for name in TOKENIZERS:
+    for name in TOKENIZER_SETTINGS:
         if record[name] not in (None, trained.get(name)):
             raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
     return load_to_go_on(folder, settings)

@@ -110,9 +110,7 @@ def train(
         Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
         TrainingError: where the loss or its gradient is not finite.
     """
-    if preset is None:
-        own = init_from is None and not (isinstance(corpus, Corpus) or callable(corpus))
-        preset = "auto" if own else "tiny"
+    preset = preset or default_preset(not (isinstance(corpus, Corpus) or callable(corpus)), init_from)
     kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
     check_arguments(preset, minutes, init_from, kinds)
     if tokenizer and src_tokenizer and tgt_tokenizer:
@@ -255,6 +253,11 @@ def check_arguments(
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
+
+
+def default_preset(own: bool, init_from: str | Path | None) -> str:
+    """Let settings be chosen for text of one's own, where no model has them already."""
+    return "auto" if own and init_from is None else "tiny"
 
 
 def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool:

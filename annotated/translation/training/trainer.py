@@ -216,7 +216,8 @@ class Trainer:
     def rate(self) -> float:
         """Return the learning rate of the latest update (equation 3)."""
         c, width = self.config, self.model.config.d_model
-        return rate(self.progress.step, width, c.learning_rate * math.sqrt(width * c.warmup), c.warmup)
+        factor = c.learning_rate * math.sqrt(width * c.warmup)  # so that the peak is the learning rate
+        return rate(self.progress.step, width, factor, c.warmup)
 
     def report(self, loss: float, bar: tqdm) -> None:
         """Move the bar; every `log_every` updates and at the end of an epoch, log the mean loss."""
@@ -245,7 +246,7 @@ class Trainer:
             score = self.validation.measure(self.model)
             chosen_by = found[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
-            if chosen_by == 100.0 * metric.lower_is_better and scores.accuracy > 0.9:
+            if chosen_by == (100 if metric.lower_is_better else 0) and scores.accuracy > 0.9:
                 line += ", which does not fit the accuracy: another --metric may suit this text"
         p.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.

@@ -5,12 +5,12 @@ The page's script, `watch.js`, holds the same Transformer once more, in TypeScri
 
 import base64
 import html
-import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from annotated.plots.steps import check_settings, framed, json_in_script
 from annotated.translation.storage.model_folder import named_weights
 from annotated.translation.tokenizers import SentencePieceTokenizer, normalize
 from annotated.translation.translator import Translator
@@ -37,9 +37,7 @@ def page_model(translator: Translator) -> dict[str, Any]:
     Raises ValueError for a model that the page cannot run, or that is too large for a page.
     """
     config, tokenizer = translator.model.config, translator.src_tokenizer
-    for name, value in NEEDED.items():
-        if getattr(config, name) != value:
-            raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
+    check_settings(config, NEEDED)
     if tokenizer is not translator.tgt_tokenizer or not isinstance(tokenizer, SentencePieceTokenizer):
         raise ValueError("the page's model needs one SentencePiece vocabulary for both languages")
     if translator.tokenized:
@@ -95,9 +93,7 @@ def script() -> str:
 
 def model_script(translator: Translator) -> str:
     """Return a script that leaves `page_model(translator)` in `window.model`. Raises as `page_model` does."""
-    text = json.dumps(page_model(translator), ensure_ascii=False, separators=(",", ":"))
-    text = text.replace("<", "\\u003c")  # a piece may spell a tag or a comment
-    return f"window.model = {text};\n"
+    return f"window.model = {json_in_script(page_model(translator))};\n"
 
 
 def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 900) -> "HTML":
@@ -106,9 +102,6 @@ def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 9
     The model itself is put into the output, 3 bytes a parameter. `height` is in pixels.
     Raises ValueError for a model that the page cannot run (see `page_model`), ImportError without IPython.
     """
-    from IPython.display import HTML
-
     scripts = f"<script>{model_script(translator)}</script><script>{script()}</script>"
-    text = html.escape(page(scripts, sentence=normalize(sentence)))
-    style = f"width: 100%; height: {height}px; border: 0"
-    return HTML(f'<div><iframe title="See inside" style="{style}" srcdoc="{text}"></iframe></div>')
+    words = "Run this cell: it shows the sentence on its way through the model."
+    return framed(page(scripts, sentence=normalize(sentence)), "See inside", words, height)
