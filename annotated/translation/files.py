@@ -102,19 +102,20 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def parse_json(text: bytes, path: Path) -> dict[str, Any]:
     """Parse the JSON object of a file. Raises ValueError that names it."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(values := dict(pairs)) < len(pairs):
-            raise ValueError("a name stands in it twice")
-        return values
-
     try:
-        value = json.loads(text, object_pairs_hook=once)
+        value = json.loads(text, object_pairs_hook=dict_of_unique)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path} must hold a JSON object, not {type(value).__name__}")
     return value
+
+
+def dict_of_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object of its names and values. Raises ValueError for a name that stands in it twice."""
+    if len(values := dict(pairs)) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return values
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -156,8 +157,8 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            code, usual = ("utf-16le", "UTF-16") if b"\0" in line else ("latin1", "Latin-1")
-            advice = f"if it is {usual}, convert it with iconv -f {code} -t utf8 {name} > NEW"
+            code, usual = ("utf-16le", "UTF-16") if b"\0" in line else ("cp1252", "Windows-1252")
+            advice = f"if it is {usual}, convert it with iconv -f {code} -t utf8 < FILE > NEW"
             raise ValueError(f"{name}, line {number}: {error}; {advice}") from None
         yield text.rstrip("\r\n")
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 from datetime import datetime
+from pathlib import Path
 from threading import Thread
 
 import openpyxl
@@ -148,8 +149,61 @@ def test_a_separator_that_is_not_sure_is_asked_for(tmp_path):
         read_pairs(write(tmp_path / "t.csv", unsure))
     assert "sep=;" in str(error.value)
     assert next(iter(read_pairs(write(tmp_path / "t.csv", "sep=;\n" + unsure)))) == ("a, b", "c, d.")
-    with pytest.raises(ValueError, match="could separate"):
-        read_pairs(write(tmp_path / "t.csv", "one\ntwo\n"))
+    other = "one^two\nthree^four\n"
+    with pytest.raises(ValueError, match=r"only one column, 'one\^two'.*sep=\^"):
+        read_pairs(write(tmp_path / "t.csv", other))
+    assert len(read_pairs(write(tmp_path / "t.csv", "sep=^\n" + other), (1, 2))) == 2
+
+
+def test_a_quote_that_is_never_closed_is_told_with_its_row(tmp_path):
+    path = write(tmp_path / "t.csv", 'en,de\na dog,"ein Hund\n' + "a cat,eine Katze\n" * 20_000)
+    with pytest.raises(ValueError, match=r"row of line 2: .*not closed"):
+        read_pairs(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.xlsx"])
+def test_names_are_taken_without_the_spaces_around_them(name, tmp_path):
+    rows = [(f"Hund {i}", f"dog {i}") for i in range(3)]
+    path = write_rows(tmp_path / name, ("de ", " en"), rows)
+    found = read_pairs(path, pair="en-de")
+    assert (next(iter(found)), len(found)) == (("dog 0", "Hund 0"), 3)
+    assert len(read_pairs(path, ("en", "de"))) == 3
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.xlsx"])
+def test_numbers_count_the_columns_unless_they_can_only_be_names(name, tmp_path):
+    """The first row of "2,1" holds text, as the rows below do."""
+    rows = [("3", "drei"), ("4", "vier")]
+    path = write_rows(tmp_path / name, ("2", "1"), rows)
+    assert list(read_pairs(path, (1, 2))) == [("2", "1"), *rows]
+    path = write_rows(tmp_path / name, ("2020", "2021"), rows)
+    assert list(read_pairs(path, ("2020", "2021"))) == rows
+    with pytest.raises(ValueError, match="from 1"):
+        read_pairs(path, ("0", "²"))
+
+
+def test_names_under_a_title_are_no_pair(tmp_path):
+    path = write(tmp_path / "t.csv", "My sentences,\nen,de\na dog,ein Hund\na cat,eine Katze\n")
+    assert sorted(pair for text in own_corpus(path, pair="en-de").splits.values() for pair in text) == [
+        ("a cat", "eine Katze"),
+        ("a dog", "ein Hund"),
+    ]
+
+
+def test_a_spreadsheet_is_closed_and_its_sheet_must_have_rows(tmp_path):
+    path = write_rows(tmp_path / "t.xlsx", ("en", "de"), [("a dog", "ein Hund")])
+    table = read_pairs(path)
+    assert len(table) == 1
+    if (opened := Path("/proc/self/fd")).exists():
+        assert str(path) not in [os.readlink(fd) for fd in opened.iterdir() if fd.is_symlink()]
+    book = openpyxl.load_workbook(path)
+    chart = openpyxl.chart.BarChart()
+    chart.add_data(openpyxl.chart.Reference(book.active, 1, 1, 2, 2))
+    book.create_chartsheet().add_chart(chart)
+    book.active = 1
+    book.save(path)
+    with pytest.raises(ValueError, match="in front holds a chart"):
+        read_pairs(path)
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
@@ -159,6 +213,11 @@ def test_a_row_of_another_width_is_refused_with_its_line(name, tmp_path):
         read_pairs(write(tmp_path / name, text.replace(",", "\t") if name == "t.tsv" else text))
     with pytest.raises(ValueError, match=r"row of line 2: .*doubled"):
         read_pairs(write(tmp_path / "t.csv", 'en,de\n"a dog,ein Hund\na cat,eine Katze\n'))
+    rows = "en,de\na dog,ein Hund, der bellt\n"
+    with pytest.raises(ValueError, match=r"in quotes, in a \.csv file"):  # in a .tsv file quotes may be text
+        read_pairs(write(tmp_path / name, rows.replace(",", "\t") if name == "t.tsv" else rows))
+    quoted = 'en,de\na dog,"ein Hund, der bellt"\n'
+    assert list(read_pairs(write(tmp_path / "t.csv", quoted))) == [("a dog", "ein Hund, der bellt")]
 
 
 def test_a_first_row_is_names_or_text_and_is_told(tmp_path):
@@ -206,8 +265,9 @@ def test_json_says_what_is_not_text(tmp_path):
     assert len(read_pairs(write(path, row % '"a"' + row % "null" + row % "NaN"))) == 1
     with pytest.raises(ValueError, match=r"line 1: column src holds .*list"):
         read_pairs(write(path, row % "[1]"))
-    for text in ("[1]", '"a"\n', "{\n", '{"src": "a"}\n3\n', "[" * 100_000):
-        with pytest.raises(ValueError, match=r"t\.jsonl"):
+    twice = '{"src": "a", "src": "b", "tgt": "c"}\n'
+    for text in ("[1]", '"a"\n', "{\n", '{"src": "a"}\n3\n', "[" * 100_000, '[["a", "b"]]', twice):
+        with pytest.raises(ValueError, match=r"t\.jsonl, line \d: .*there must be an object"):
             read_pairs(write(path, text))
     nested = '{"id": "7", "translation": {"de": "ein Hund", "en": "a dog"}}\n'
     assert list(read_pairs(write(path, nested), pair="en-de")) == [("a dog", "ein Hund")]

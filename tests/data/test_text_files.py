@@ -41,14 +41,21 @@ def test_a_byte_order_mark_tells_utf_16(encoding, tmp_path):
     assert read_lines(write(tmp_path / "a.txt", text.encode(encoding))) == ["a\u2028ü 東", "", "b"]
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le"])
 def test_what_is_advised_for_another_encoding_works(encoding, tmp_path):
-    path = write(tmp_path / "a.csv", "en,de\na bear,ein Bär\n".encode(encoding))
+    path = write(tmp_path / "a.csv", "en,de\na bear,„Bär“ – 5 €\n".encode(encoding))
     with pytest.raises(ValueError, match=r"line 2: .*iconv") as error:
         read_pairs(path)
-    command = str(error.value).partition("convert it with ")[2].replace("NEW", str(tmp_path / "b.csv"))
-    subprocess.run(command, shell=True, check=True)
-    assert list(read_pairs(tmp_path / "b.csv")) == [("a bear", "ein Bär")]
+    command = str(error.value).partition("convert it with ")[2].replace("FILE", str(path))
+    subprocess.run(command.replace("NEW", str(tmp_path / "b.csv")), shell=True, check=True)
+    assert list(read_pairs(tmp_path / "b.csv")) == [("a bear", "„Bär“ – 5 €")]
+
+
+@pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1\x15", b"%PDF-1.4"])
+def test_a_file_that_is_no_text_is_not_taken_for_another_encoding(begin, tmp_path):
+    path = write(tmp_path / "a.csv", begin + bytes(range(256)))
+    with pytest.raises(ValueError, match=r"a\.csv is no text; save it as"):
+        read_pairs(path)
 
 
 def test_bytes_that_are_not_utf8_or_a_whole_gzip_file_are_named(tmp_path):

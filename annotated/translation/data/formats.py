@@ -8,6 +8,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from zipfile import BadZipFile
 
 from annotated.extras import require
 from annotated.translation.data.text_files import Name, iterate_lines
+from annotated.translation.files import dict_of_unique
 
 HEAD = 1000  # rows by which the separator, quotes and names are recognized
 QUOTED = re.compile('"((?:[^"]|"")*)"')
@@ -73,21 +75,26 @@ def read_csv(path: Name) -> Table:
             except StopIteration:
                 return
             except csv.Error as error:
-                advice = "a quotation mark inside of quotes must be doubled"
+                advice = "is a quotation mark not closed, or inside of quotes not doubled?"
                 raise ValueError(f"{path}, in the row of line {line:,}: {error}; {advice}") from None
 
     return Table(rows(), usually=True)
 
 
 def find_separator(lines: Sequence[str], where: str) -> str:
-    """Find the separator by which most rows are as wide as the first. Raises ValueError unless it is one."""
+    """Find the separator by which most rows are as wide as the first. Raises ValueError unless it is one.
+
+    Where nothing could separate, there is one column.
+    """
     fits = {}
     for separator in ",;\t|":
-        widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+        widths = []
+        with suppress(csv.Error):  # which `read_csv` tells with its row
+            widths.extend(len(row) for row in csv.reader(lines, delimiter=separator) if row)
         if widths and widths[0] > 1:
             fits[separator] = widths.count(widths[0]) / len(widths)
     best = [separator for separator, share in fits.items() if share == max(fits.values())]
-    if lines and len(best) != 1:
+    if len(best) > 1 or (not best and any(separator in line for line in lines for separator in ",;\t|")):
         which = " and ".join(map(repr, best)) or "none of , ; | and tabs"
         raise ValueError(
             f"{where}: {which} could separate the columns; name one in a first line, as in sep=;"
@@ -101,13 +108,13 @@ def read_json(path: Name) -> Table:
     begin = next(lines, None)
     if begin is None:
         raise ValueError(f"{path}: there are no rows")
+    form = "there must be an object in each line, or one array of objects"
 
     def parse(line: int, text: str) -> Any:
         as_written: dict[str, Any] = {"parse_int": str, "parse_float": str, "parse_constant": lambda _: None}
         try:
-            return json.loads(text, **as_written)
+            return json.loads(text, **as_written, object_pairs_hook=dict_of_unique)
         except (ValueError, RecursionError) as error:
-            form = "there must be an object in each line, or one array of objects"
             raise ValueError(f"{path}, line {line:,}: {error}; {form}") from None
 
     def objects() -> Iterator[tuple[int, dict[str, Any]]]:
@@ -115,7 +122,7 @@ def read_json(path: Name) -> Table:
         whole = parse(1, "\n".join(line for _, line in every)) if array else ()
         for line, value in enumerate(whole, start=1) if array else ((i, parse(i, line)) for i, line in every):
             if not isinstance(value, dict):
-                raise ValueError(f"{path}, line {line:,}: {value!s:.40} is not an object")
+                raise ValueError(f"{path}, line {line:,}: {value!s:.40} is not an object; {form}")
             yield line, flatten(value)
 
     rows = objects()
@@ -151,7 +158,7 @@ def read_xlsx(path: Name) -> Table:
     """Read the sheet of an .xlsx file that is in front; whole numbers without a format are as they look."""
     openpyxl = require("openpyxl", extra="data")
     try:
-        sheet = openpyxl.load_workbook(path, read_only=True, data_only=True).active
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (openpyxl.utils.exceptions.InvalidFileException, KeyError, ValueError, BadZipFile) as error:
         raise ValueError(f"{path} cannot be read as .xlsx: {error}") from None
 
@@ -163,12 +170,15 @@ def read_xlsx(path: Name) -> Table:
 
     def rows() -> Iterator[tuple[int, list[Any]]]:
         width = 0
-        for line, cells in enumerate(sheet.iter_rows(), start=1):
-            row = [shown(cell) for cell in cells]
-            while row and row[-1] is None:
-                row.pop()
-            width = width or len(row)
-            yield line, [*row, *[None] * (width - len(row))] if row else []
+        with closing(book):
+            if book.active not in book.worksheets:
+                raise ValueError(f"{path}: the sheet in front holds a chart; bring the table to the front")
+            for line, cells in enumerate(book.active.iter_rows(), start=1):
+                row = [shown(cell) for cell in cells]
+                while row and row[-1] is None:
+                    row.pop()
+                width = width or len(row)
+                yield line, [*row, *[None] * (width - len(row))] if row else []
 
     return Table(rows(), usually=True)
 

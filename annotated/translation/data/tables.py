@@ -68,12 +68,12 @@ def select_columns(
     filled = [cells for _, cells in head if cells]
     if not filled:
         raise ValueError(f"{where}: there are no rows")
-    labels = [str(cell or "") for cell in filled[0]] if names is None else list(names)
+    labels = [str(cell or "").strip() for cell in filled[0]] if names is None else list(names)
     codes = [code.casefold() for code in languages(pair) if code]
     spare = names is None and not usually
-    places = find_columns(labels, columns, codes[:count], where, spare, count)
+    places = find_columns(labels, columns, codes[:count], where, spare, count, names is not None)
     chosen = [labels[place].casefold() for place in places]
-    numbers = columns is not None and all(str(column).isdigit() for column in columns)
+    numbers = all(str(column).isdecimal() and int(column) <= len(labels) for column in columns or ())
     line, lines = 0, iter(head)
     if names is None and (
         (columns and not numbers)
@@ -99,12 +99,12 @@ def select_columns(
         for number, cells in chain(lines, rows):
             if cells and len(cells) != len(labels):
                 widths = f"{len(cells)} columns, but the first row has {len(labels)}"
-                advice = "does a cell hold the separator, without quotes around it?"
+                advice = "a cell with a separator or a line break must stand in quotes, in a .csv file"
                 raise ValueError(f"{where}, line {number:,}: {widths}; {advice}")
             cells = cells or [""] * len(labels)
             for place in places:
                 if not isinstance(cell := cells[place], str | None):
-                    kind = f"{cell!r:.40} ({type(cell).__name__}), not text; save that column as text"
+                    kind = f"{cell!r:.40} ({type(cell).__name__}), not text; save it as text, a cell a row"
                     raise ValueError(f"{where}, line {number:,}: column {labels[place]} holds {kind}")
             yield number, cells
 
@@ -118,17 +118,21 @@ def find_columns(
     where: str,
     spare: bool,
     count: int,
+    named: bool,
 ) -> list[int]:
     """Find the places of columns; with `spare` columns, the first where nothing names them.
+
+    Numbers are places, or names where there is no such place or the columns are surely `named`.
 
     Raises ValueError where they are not found.
     """
 
     def place(wanted: str | int) -> int | None:
-        if str(wanted).isdigit() and str(wanted) not in labels:
-            return int(wanted) - 1 if 1 <= int(wanted) <= len(labels) else None
-        named = [i for i, label in enumerate(labels) if is_named(label, str(wanted))]
-        return named[0] if len(named) == 1 else None
+        number = int(wanted) if str(wanted).isdecimal() else 0
+        if 1 <= number <= len(labels) and not (named and str(wanted) in labels):
+            return number - 1
+        found = [i for i, label in enumerate(labels) if is_named(label, str(wanted))]
+        return found[0] if len(found) == 1 else None
 
     found = [place(column) for column in columns or codes]
     places = [each for each in found if each is not None]
@@ -137,12 +141,17 @@ def find_columns(
         return [place for [place] in roles]
     if columns is None and len(places) != count and (len(labels) == count or (spare and len(labels) > count)):
         return list(range(count))
-    if len(labels) < count and spare:
-        raise ValueError(f"{where}: there is no tab in the first line; each must be source<TAB>target")
+    if len(labels) < count:
+        cut = (
+            "a .tsv file is cut at tabs, a .csv file at , ; | or tabs, or as a first line says, such as sep=^"
+        )
+        raise ValueError(f"{where}: the first row has only one column, {shortened(labels[0])!r}; {cut}")
     if not len(places) == len(found) == len({*places}) == count:
-        shown = ", ".join(shortened(label) for label in labels)
-        what = "names or numbers of source and target" if count == 2 else "name or number of the source"
-        raise ValueError(f"{where}: give --columns, in Python columns, the {what}; the columns are {shown}")
+        shown = ", ".join([*map(shortened, labels[:20]), *["..."][: len(labels) > 20]])
+        what = "names of source and target" if count == 2 else "name of the source"
+        raise ValueError(
+            f"{where}: give --columns, in Python columns, the {what}, or numbers from 1; there are {shown}"
+        )
     return places
 
 
@@ -156,7 +165,7 @@ def begins_with_names(rows: Sequence[Sequence[Any]], usually: bool, where: str) 
     """Decide whether the first row holds names, as it `usually` does. Raises ValueError if that is unsure."""
 
     def named(cells: Sequence[Any]) -> bool:
-        return all(NAME.fullmatch(str(cell or "")) for cell in cells)
+        return all(NAME.fullmatch(str(cell or "").strip()) for cell in cells)
 
     others = any(map(named, rows[1:]))
     if not named(rows[0]) or (not usually and (others or len(rows) < MANY)):
@@ -182,11 +191,11 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = 
     header = tuple(side.casefold() for side in next(iter(text)))
     codes = tuple(code and code.casefold() for code in languages(pair))
     swapped = all(side in role for side, role in zip(header, ROLES[::-1], strict=True))
-    if swapped and text.lines[0] == 1:
+    if swapped:
         raise ValueError(f"{where}: the sides are named {header[0]} and {header[1]}; give the source first")
     if header[::-1] == codes != header:
         raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
-    named = text.lines[0] == 1 and (header == codes or KNOWN.issuperset(header))
+    named = header == codes or KNOWN.issuperset(header)
     equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and not (named and i == 0)]
     if keep_equal:
         equal = []

@@ -29,6 +29,7 @@ Name = str | PathLike[str]  # of a file
 Row = tuple[int, str | None, str | None]  # line number, source, target
 
 GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
+NO_TEXT = b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1\x15", b"%PDF-"  # of Office's files, Parquet and PDF
 ENDED: Any = object()  # stands for the lines that one of two files lacks
 
 
@@ -92,8 +93,14 @@ def iterate_lines(path: Name) -> Iterator[str]:
             text = io.TextIOWrapper(file, "utf-16", newline="\n")
             yield from decode_lines((line.encode() for line in text), str(path))
             return
+        if begin.startswith(NO_TEXT):
+            raise ValueError(
+                f"{path} is no text; save it as .csv in UTF-8, or name it .xlsx or .parquet if it is"
+            )
         packed = Path(path).suffix.lower() == ".gz" or begin.startswith(GZIP)
         try:
             yield from decode_lines(gzip.GzipFile(fileobj=file) if packed else file, str(path))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file: {error}") from None
+            raise ValueError(
+                f"{path} is not a whole gzip file: {error}; copy it anew, or name it without .gz"
+            ) from None
