@@ -24,7 +24,7 @@ class TokenScores:
     @property
     def perplexity(self) -> float:
         """Return exp(loss): the choice is as hard as among so many equally likely tokens (Table 3)."""
-        return math.exp(self.loss)
+        return math.exp(self.loss) if self.loss < 700 else math.inf
 
 
 def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], unknown: int | None = None) -> TokenScores:

@@ -23,7 +23,7 @@ from annotated.metrics import (
     paired_bootstrap,
     tokenized_bleu,
 )
-from annotated.perplexity import score_tokens
+from annotated.perplexity import TokenScores, score_tokens
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
@@ -76,6 +76,7 @@ def test_tokens_are_scored_one_by_one():
         assert scores.loss == pytest.approx(loss / 6)
         assert scores.perplexity == pytest.approx(math.exp(loss / 6))
         assert scores.accuracy == pytest.approx(right / 6)
+    assert TokenScores(1e9, 0.0, 1).perplexity == math.inf
 
 
 def test_only_raw_text_is_tokenised():

@@ -56,7 +56,7 @@ def creating_folder(path: Path) -> Iterator[Path]:
     """
     path = Path(path).expanduser()
     if os.path.lexists(path):  # a link to nowhere cannot become a folder
-        raise FileExistsError(f"{path} exists already")
+        raise FileExistsError(f"{path} exists already; choose another name")
     with partial_path(path) as new:
         new.mkdir()
         yield new

@@ -208,11 +208,13 @@ class Translator:
         unknown = [i for i, source in sources.items() if self.src_tokenizer.unk in source]
         symbols = dict.fromkeys(s for i in unknown[:10] for s in self.src_tokenizer.unknown(texts[i]))
         most = self.longest_source
+        room = self.model.max_positions
+        end = "" if room is None else f"; the model has {room} positions"
         long = [i for i, source in sources.items() if most is not None and len(source) > most]
         for lines, what in (
-            (unknown, f"symbols that the model never saw, such as {' '.join([*symbols][:5])!a}"),
+            (unknown, f"symbols that the model never saw, such as {' '.join([*symbols][:5])!r}"),
             (long, f"more than the {most} tokens of the longest source in training; cut them into sentences"),
-            (cut, "translations that were cut at their limit; raise max_extra or max_target"),
+            (cut, f"translations that were cut at their limit; raise max_extra or max_target{end}"),
         ):
             if lines:
                 first = f"the first line {first_line + lines[0]:,}"

@@ -50,12 +50,23 @@ def test_a_translation_may_be_as_long_as_those_of_the_training(numbers):
 
 
 def test_what_was_cut_unknown_or_longer_than_any_source_is_told_with_counts(numbers, monkeypatch, capfd):
-    feed(monkeypatch, b"1 2\n3 x y\n\n0 0 0 0 0\n")
+    feed(monkeypatch, "1 2\n3 x 你\n\n0 0 0 0 0\n".encode())
     assert main(["translate", "--model", str(numbers), "--beam", "1", "--max-extra", "1"]) == 0
     told = capfd.readouterr().err
-    assert "1 of 4 lines, the first line 2: symbols that the model never saw, such as 'x y'" in told
+    assert "1 of 4 lines, the first line 2: symbols that the model never saw, such as 'x 你'" in told
     assert "1 of 4 lines, the first line 4: more than the 5 tokens of the longest source in training" in told
     assert "cut at their limit" in told
+
+
+def test_positions_that_were_learned_end_a_translation_and_a_training_pair(tmp_path, capfd):
+    sizes = {**SIZES, "positions": "learned"}
+    with pytest.raises(
+        ValueError, match=r"more than 39 tokens \(max_sentence, max_tokens and.*positions bound"
+    ):
+        train(ROWS, tmp_path / "short", **UNITS, **sizes, max_len=40)
+    train(ROWS, tmp_path / "run", **UNITS, **sizes, max_len=90)
+    with pytest.warns(UserWarning, match="were cut at their limit; .*max_target; the model has 90 positions"):
+        endless(tmp_path / "run")(ROWS[0][0], beam=1)
 
 
 def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_path, capfd):
@@ -64,7 +75,10 @@ def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_p
         words, tmp_path / "run", tokenizer="words", **{**SIZES, "max_steps": 40}, learning_rate=0.05, warmup=4
     )
     told = capfd.readouterr().err
-    assert "33.3% of the source tokens, 25.0% of the target tokens; other units, by --tokenizer" in told
+    assert (
+        "33.3% of the source tokens, 25.0% of the target tokens; a new model with other units, by --tokenizer"
+        in told
+    )
     log = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert max(line.get("validation_accuracy", 0) for line in log) <= 2 / 3 + 1e-6
 
@@ -95,6 +109,15 @@ def test_what_would_have_no_effect_is_refused(flags, says, files, tmp_path, capf
     given = [] if flags[0] in ("--threads",) else ["--threads", "1"]
     complains(["train", *files, "--out", tmp_path / "o", *given, *flags], capfd, says)
     assert not (tmp_path / "o" / "model.safetensors").exists()
+
+
+def test_a_file_of_another_kind_is_refused(files, tmp_path, capfd):
+    (tmp_path / "c.yaml").write_text("epochs: 3\n")
+    asked = ["train", *files, "--threads", "1", "--out"]
+    complains(
+        [*asked, tmp_path / "o", "--config", tmp_path / "c.yaml"], capfd, "must be a .json or a .toml file"
+    )
+    complains([*asked, tmp_path / "c.yaml"], capfd, "is a file; choose a new")
 
 
 def test_a_corpus_by_name_takes_no_flag_of_own_text(tmp_path, capfd):
@@ -200,7 +223,21 @@ def test_settings_are_chosen_for_own_text_and_kept_when_it_goes_on(cats, tmp_pat
     assert ends(["train", "--resume", "--out", out, "--max-steps", "4"]) == 0
     assert "chosen for" not in capfd.readouterr().err
     assert {**read_json(out / "training.json"), "max_steps": 3} == settings
-    complains([*asked[:-1], tmp_path / "p", "--preset", "tiny"], capfd, "minutes choose")
+    complains(
+        [*asked[:-1], tmp_path / "p", "--preset", "tiny"], capfd, "minutes choose", "for tiny, give epochs"
+    )
+    later = [
+        "train",
+        "--src",
+        cats / "both.tsv",
+        "--init-from",
+        out,
+        "--minutes",
+        "1",
+        "--out",
+        tmp_path / "r",
+    ]
+    complains(later, capfd, "for init_from, give epochs")
     again = ["train", "--config", out / "training.json", "--out", tmp_path / "q"]
     assert ends(again) == 0
     assert read_json(tmp_path / "q/training.json")["learning_rate"] == settings["learning_rate"]

@@ -47,7 +47,8 @@ def test_encoding_adds_the_symbols_and_drops_long_pairs():
     words = WordTokenizer(list("abcxyz"), None)
     pairs = encode_corpus(text, words, words, max_sentence=2)
     assert (list(pairs.src), list(pairs.tgt), list(pairs.lines)) == ([[4, 5, 1]], [[0, 7, 8, 1]], [1])
-    why = "more than 2 tokens, first in line 4: 'a b c' | 'y'"
+    bounds = "(max_sentence, max_tokens and learned positions bound them)"
+    why = f"more than 2 tokens {bounds}, first in line 4: 'a b c' | 'y'"
     assert pairs.report() == f"mine: 1 pair\n  dropped 2: an empty side\n  dropped 2: {why}"
     assert len(encode_corpus(text, words, words)) == 3
     with pytest.raises(ValueError, match=r"no pair is left: .* 3 more than 0 tokens"):

@@ -34,7 +34,7 @@ def test_what_is_left_of_it_elsewhere_is_scored_on_files_alone(run, tmp_path, ca
     write_json(tmp_path / "copy" / "training.json", {**settings, **paths})
     asked = ["evaluate", "--model", tmp_path / "copy"]
     for more in ([], ["--corpus", "own"]):
-        complains([*asked, *more], capfd, "unknown corpus 'own'")
+        complains([*asked, *more], capfd, "name its files by --src")
 
 
 def test_no_score_leans_on_a_language_that_nobody_named(run, files, tmp_path, capfd):

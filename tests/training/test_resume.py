@@ -215,8 +215,9 @@ def test_a_run_knows_its_text_wherever_that_lies(flags, cats, tmp_path, capfd):
     resume = ["train", "--out", out, "--resume", "--max-steps", "3"]
     assert main([*resume, "--N", "2"]) == 2
     assert main([*resume, *elsewhere]) == 0
-    (tmp_path / "a.de").write_text("die Katze sieht zwei Hunde\n" * 60)
-    capfd.readouterr()
-    assert main(resume) == 2
-    assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
+    for text in ("die Katze sieht zwei Hunde\n", "eine lange " * 10 + "Katze\n"):
+        (tmp_path / "a.de").write_text(text * 60)
+        capfd.readouterr()
+        assert main(resume) == 2
+        assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
     assert main([*resume, *flags[1:5]]) == 0  # the first files again

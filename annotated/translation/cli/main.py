@@ -162,6 +162,8 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
 
     Where the file holds tables, each has the settings of one command.
     """
+    if path.suffix not in (".json", ".toml"):
+        command.error(f"{path} must be a .json or a .toml file")
     values = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), path)
     values.pop("lengths", None)  # a run writes them into its settings, and nobody sets them
     if any(isinstance(value, dict) for value in values.values()):

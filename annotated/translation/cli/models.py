@@ -23,7 +23,7 @@ def average(args: argparse.Namespace) -> None:
     first, *others = args.checkpoints
     settings = training_settings(first)
     for folder in others:
-        for name in ("pair", "tokenized"):  # two directions may share settings and tokenizer
+        for name in ("pair", "tokenized", "tokenizer", "vocab"):  # two runs may share all other settings
             value, expected = training_settings(folder).get(name), settings.get(name)
             if value != expected:
                 raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")

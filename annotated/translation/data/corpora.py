@@ -48,6 +48,8 @@ def load_corpus(
 
     Raises ValueError for an unknown name, or an argument that the corpus does not take.
     """
+    if name == "own":
+        raise ValueError("the corpus is text of your own: name its files by --src")
     if name not in NAMES and not name.startswith(HUB):
         raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME; files: --src")
     if tokenized and name != "multi30k":
@@ -159,7 +161,7 @@ def find_file(name: str, url: str) -> Path:
     if name not in checksums:
         folder = name.partition("/")[0]
         known = ", ".join(path for path in checksums if path.startswith(folder) and "train" in path)
-        raise ValueError(f"there is no file {name}; there are {known}")
+        raise ValueError(f"there is no file {name}: take another --pair; there are {known}")
     cache = Path(platformdirs.user_cache_dir("annotated")) / name
     places = [Path(os.environ["ANNOTATED_DATA"]) / name] if os.environ.get("ANNOTATED_DATA") else []
     path = next((place for place in [*places, cache] if place.exists()), None)

@@ -52,7 +52,8 @@ def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> I
     for number, (source, target) in enumerate(zip_longest(src, tgt, fillvalue=ENDED), start=1):
         if source is ENDED or target is ENDED:
             side = "source" if source is ENDED else "target"
-            raise ValueError(f"{where}: the {side} ends after {number - 1:,} lines, the other goes on")
+            ends = f"the {side} ends after {number - 1:,} lines, the other goes on"
+            raise ValueError(f"{where}: {ends}; line by line, one must translate the other")
         yield number, source, target
 
 

@@ -38,7 +38,9 @@ class EncodedPairs(Pairs):
         src, tgt = (float(np.mean(side.data == UNK)) for side in (self.src, self.tgt))
         if not src and not tgt:
             return super().report()
-        advice = "; other units, by --tokenizer, would know them" if max(src, tgt) > 0.1 else ""
+        advice = (
+            "; a new model with other units, by --tokenizer, would know them" if max(src, tgt) > 0.1 else ""
+        )
         unknown = f"  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens{advice}"
         return f"{super().report()}\n{unknown}"
 
@@ -65,7 +67,8 @@ def encode_corpus(
     if max_sentence is None:
         return pairs
     kept = np.maximum(pairs.src.lengths - 1, pairs.tgt.lengths - 2) <= max_sentence
-    dropped = text.without({f"more than {max_sentence} tokens": np.flatnonzero(~kept).tolist()}).dropped
+    why = f"more than {max_sentence} tokens (max_sentence, max_tokens and learned positions bound them)"
+    dropped = text.without({why: np.flatnonzero(~kept).tolist()}).dropped
     return replace(pairs.take(np.flatnonzero(kept)), dropped=dropped)
 
 

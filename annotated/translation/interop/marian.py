@@ -217,7 +217,8 @@ def to_marian(
     with creating_folder(Path(folder)) as new:
         for name, tokenizer in {"source": src_tokenizer, "target": tgt_tokenizer}.items():
             if not isinstance(tokenizer, Subwords):
-                raise ValueError(f"Marian's text is cut by SentencePiece; this model has {tokenizer.kind}")
+                advice = "export it --to ctranslate2, or train with --tokenizer subwords"
+                raise ValueError(f"Marian's text is cut by SentencePiece, this model's is not: {advice}")
             (new / f"{name}.spm").write_bytes(tokenizer.model)
         write_json(new / "config.json", marian_settings(model.config) | symbols)
         write_json(new / "generation_config.json", symbols | {"bad_words_ids": never, "max_length": 512})

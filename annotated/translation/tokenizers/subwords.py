@@ -103,7 +103,9 @@ class SentencePieceTokenizer(Subwords):
 
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= MOST_PIECES:
-            raise ValueError(f"vocab_size must be from {least} to {MOST_PIECES:,}, not {vocab_size}")
+            raise ValueError(
+                f"vocab_size, by --vocab, must be from {least} to {MOST_PIECES:,}, not {vocab_size}"
+            )
         if isinstance(sentences, str):
             raise TypeError("sentences must be an iterable of strings, not one string")
         lines = (line.translate(TRAINABLE) for sentence in sentences for line in sentence.split("\n"))

@@ -29,8 +29,8 @@ def count_tokens(
     kept = frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
     if not kept:
         raise ValueError(
-            f"none of {len(counts):,} tokens is left: vocab_size is {vocab_size}, the four symbols counted, "
-            f"and a token must occur at least {min_freq} times"
+            f"none of {len(counts):,} tokens is left: vocab_size is {vocab_size}, with four symbols, and a "
+            f"token must occur {min_freq} times; take a larger --vocab, or other units: --tokenizer subwords"
         )
     return kept
 

@@ -111,7 +111,7 @@ def check_settings(
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
     other = f"to change that, begin another run with --init-from {run}"
-    free = {*CHANGEABLE}
+    free = {*CHANGEABLE, "lengths"}  # what these are of, the text, is compared
     if settings.get("average_of") == "best":
         free.discard("metric")  # by another one, the best of those that were kept are unknown
     if progress.fingerprint and progress.fingerprint == saved.fingerprint:

@@ -78,6 +78,8 @@ class RunFolder:
 
     def check(self, resume: bool) -> None:
         """Raise ValueError where a run cannot begin in the folder, or with `resume` cannot go on."""
+        if self.path.is_file():
+            raise ValueError(f"{self.path} is a file; choose a new or an empty folder")
         checkpoints = self.checkpoints()
         holds_model = (self.path / CONFIG).exists()
         files = sorted(path.name for path in self.path.glob("[!.]*"))

@@ -245,7 +245,8 @@ def check_arguments(
     if preset not in PRESETS:
         raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
     if minutes is not None and preset != "auto":
-        raise ValueError(f"minutes choose the settings of a new model, by the preset auto, not {preset}")
+        other = preset if init_from is None else "init_from"
+        raise ValueError(f"minutes choose the settings of a new model; for {other}, give epochs or max_steps")
     if minutes is not None and not 0 < minutes < 2**31:
         raise ValueError(f"minutes must be above 0, not {minutes}")
     if preset == "auto" and init_from is not None:
