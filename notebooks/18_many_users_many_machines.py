@@ -8,12 +8,13 @@
 # [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [15_going_fast](15_going_fast.ipynb)
 #
-# *35 minutes to read, seconds to run.*
+# *40 minutes to read, seconds to run.*
 #
 # - **Before:** you know the cache ([11](11_search.ipynb)) and why a product with few rows is
 #   limited by memory ([15](15_going_fast.ipynb)).
-# - **After:** you can compute how many users fit on a GPU, explain pages, shared prefixes and continuous
-#   batching, and say what is split and what is sent in data, tensor, pipeline and sharded parallelism.
+# - **After:** you can compute how many users fit on a GPU, explain speculative decoding, pages, shared
+#   prefixes and continuous batching, and say what is split and what is sent in data, sharded, tensor,
+#   pipeline, context and expert parallelism.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Everything here is computed or simulated
 # on one processor; no GPU is needed. A number after `≈` may differ on yours. You can skip the folded cells:
@@ -76,8 +77,8 @@ assert users == 59
 # fetching ([15](15_going_fast.ipynb)): in every step, each weight and each cached key and value is fetched
 # once. The weights, 16 GB, are fetched for all users together. The caches are not.
 #
-# **Before you run this:** a GPU fetches 3.35 TB a second. How many times as many tokens does it write for 59
-# users as for one?
+# **Before you run this:** a GPU fetches at most 3.35 TB a second. By what factor does the number of tokens
+# per second grow from one user to 59?
 
 
 # %%
@@ -118,6 +119,83 @@ plt.show()
 # A smaller cache therefore helps twice: more users fit, and each costs less to fetch.
 #
 # **Remember:** weights are shared by all users. Caches are not, neither in memory nor in traffic.
+
+# %% [markdown]
+# ## A single user: speculative decoding
+#
+# A single user leaves the arithmetic idle: 16 GB of weights are fetched for one row of work, and a few rows
+# more would cost next to nothing. But the next token must be known before the one after it can be computed.
+# So let a small model guess. In **speculative decoding** (Leviathan et al., 2023), it *drafts* $k$ tokens,
+# one after the other. The large model then reads all of them in a single pass, as it reads a prompt, and so
+# has its own probabilities at every place. Which drafts may stay, if the text is to be distributed exactly as
+# if the large model had written it alone?
+#
+# **The rule.** The draft $x$ was drawn with probability $q(x)$; the large model would have drawn it with
+# $p(x)$. Accept it with probability $\min(1, p(x)/q(x))$. At the first refusal, draw a token from
+# $\max(0, p - q)$, divided by its sum, and throw the later drafts away.
+#
+# **The proof.** Token $x$ is drafted and accepted with probability $q(x) \min(1, p(x)/q(x)) = \min(p(x),
+# q(x))$. A refusal has the probability $1 - \sum \min(p, q) = \sum \max(0, p - q)$, the very sum that we
+# divide by, so $x$ comes out after a refusal with probability $\max(0, p(x) - q(x))$. Together, $\min(p, q) +
+# \max(0, p - q) = p$.
+#
+# **Before you run this:** the small model likes the wrong one of four words best. What share of its drafts
+# will be accepted?
+
+# %%
+import torch
+
+torch.set_num_threads(1)
+_ = torch.manual_seed(0)
+p, q = torch.tensor([0.50, 0.30, 0.15, 0.05]), torch.tensor([0.30, 0.50, 0.10, 0.10])
+drafts = q.multinomial(100_000, replacement=True)
+accepted = torch.rand(100_000) < (p / q)[drafts]
+others = (p - q).clamp(min=0).multinomial(100_000, replacement=True)  # divides by the sum itself
+written = torch.where(accepted, drafts, others)
+print("the large model's p:", *(f"{share:.2f}" for share in p))
+print("what was written:  ≈", *(f"{share:.2f}" for share in written.bincount() / 100_000))
+print(f"accepted: ≈{accepted.float().mean():.0%}; the sum of min(p, q) is {torch.minimum(p, q).sum():.0%}")
+
+# %% tags=["check"]
+assert (written.bincount() / 100_000 - p).abs().max() < 0.006
+assert abs(accepted.float().mean() - 0.75) < 0.006
+
+# %% [markdown]
+# How much faster is it? Say that each draft is accepted with probability $a$, whatever came before. The first
+# draft is kept with probability $a$, the second with $a^2$, and so on, and one token comes from the large
+# model in any case: the replacement, or the next token if all drafts were accepted. So a pass brings
+#
+# $$1 + a + a^2 + \dots + a^k = \frac{1 - a^{k+1}}{1 - a} \quad\text{tokens, and the speed-up is}\quad
+# \frac{1 - a^{k+1}}{(1 - a)(1 + k c)}$$
+#
+# if a draft costs $c$ times as much as a pass of the large model.
+
+# %% tags=["figure-speculation", "scaffold"]
+fig, ax = plt.subplots(figsize=(8, 4))
+for a, c, style in ((0.85, 0.05, "o-"), (0.75, 0.05, "s-"), (0.75, 0.3, "s--")):
+    speedups = [(1 - a ** (k + 1)) / (1 - a) / (1 + k * c) for k in range(13)]
+    (line,) = ax.plot(range(13), speedups, style, ms=5)
+    best = max(range(13), key=speedups.__getitem__)
+    ax.plot(best, speedups[best], "o", ms=13, mfc="none", color=line.get_color())
+    told = f"a = {a:.2f}, c = {c:.2f}"
+    ax.annotate(
+        told, (12, speedups[12]), (8, 0), textcoords="offset points", va="center", color=line.get_color()
+    )
+ax.axhline(1, color="0.5", lw=1)
+ax.set(xlim=(-0.3, 15.2), xticks=range(0, 13, 2), xlabel="drafts k", ylabel="times as fast")
+ax.set_title("Speculative decoding for a single user")
+plt.show()
+
+# %% [markdown]
+# *Figure 2. The share a of accepted drafts, and the cost c of one. Each curve has its best number of drafts
+# (circle): with more, most are thrown away. Below the gray line, drafting makes it slower.*
+#
+# The formula takes for granted that the large model checks $k$ drafts in the time of one token. That is so
+# for a single user. With a full batch the arithmetic is busy already, every refused draft is work done in
+# vain, and the gain is gone.
+#
+# **Remember:** accept a draft with probability $\min(1, p/q)$, else draw from what $p$ has more than $q$. The
+# text is distributed exactly as the large model's, and it pays where a pass waits for memory.
 
 # %% [markdown]
 # ## Pages
@@ -216,8 +294,9 @@ assert fits[16][0] > 3 * (SLOTS // LONGEST)
 assert fits[16][1] > 0.9 > 0.85 > fits[256][1]
 
 # %% [markdown]
-# Only the last page of each user has empty slots. (A real server must also expect that the users' answers
-# grow until the memory overflows. It then stops a request, forgets its cache, and computes it again later.)
+# Only the last page of each user has empty slots. (This is one moment, with no room left. A real server must
+# expect that the users' answers grow until the memory overflows. It then stops a request, forgets its cache,
+# and computes it again later.)
 #
 # **Remember:** a paged cache reserves what a request has, not what it might need.
 
@@ -253,8 +332,8 @@ assert pages_stored(prompts) == alone - 49 * (300 // 16)
 assert pages_stored([[1] * 16 + [2] * 16, [3] * 16 + [2] * 16]) == 4  # an equal page after another beginning
 
 # %% [markdown]
-# Time is saved, too: the shared part is computed once. For the same reason it pays to put the long, fixed
-# part of a prompt first, and what changes last.
+# Time is saved, too: the shared part is computed once. For the same reason, it pays to put the long, fixed
+# part of a prompt at the beginning and the part that changes at the end.
 #
 # **Remember:** with a causal mask, equal beginnings have equal caches, so they are computed and stored once.
 
@@ -303,7 +382,7 @@ both[1].set_xlabel("step")
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Forty answers in eight rows; each bar is one answer. Above, a batch waits for its longest answer
+# *Figure 3. Forty answers in eight rows; each bar is one answer. Above, a batch waits for its longest answer
 # before the next one starts. Below, each row takes the next answer at once.*
 #
 # One problem is left. When a new request enters, its whole question has to be read (*prefill*), which is
@@ -325,7 +404,7 @@ plt.show()
 # ![A batch is cut into three parts; each GPU runs the whole model on its part; the gradients and the counts
 # of tokens are added, and the sum is divided by all tokens](../images/data_parallelism.svg)
 #
-# *Figure 3. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
+# *Figure 4. Data parallelism. The loss of each part is a sum, and the division by all tokens comes last.*
 #
 # One detail is easy to get wrong: the loss is a mean over tokens, and the parts have different numbers of
 # tokens.
@@ -335,11 +414,8 @@ plt.show()
 # gradient of the mean loss over the whole batch?
 
 # %%
-import torch
-
 from annotated import Batch, LabelSmoothing, make_model
 
-torch.set_num_threads(1)
 tiny = make_model(60, 60, N=1, d_model=32, d_ff=64, h=4, dropout=0.0).double()
 criterion = LabelSmoothing(60, padding_idx=2, smoothing=0.1)
 _ = torch.manual_seed(0)
@@ -400,11 +476,65 @@ for name, weights in (("base model, 2017", 63e6), ("8 billion", 8e9), ("70 billi
     print(f"{name:17} {whole:7,.0f} GB on each GPU, or {whole / 64:6.2f} GB on each of 64 GPUs")
 
 # %% [markdown]
-# What it costs is traffic: the weights have to travel in every step, and not the gradients alone. If a layer
-# takes longer to compute than the next layer takes to arrive, the traffic hides behind the arithmetic.
+# The price is traffic: in every step, the weights have to travel twice, and not only the gradients, which
+# makes 1.5 times the traffic of data parallelism. If a layer takes longer to compute than the next layer
+# takes to arrive, the traffic hides behind the arithmetic.
 #
 # **Remember:** sharding keeps a part of weights, gradients and Adam's means on each GPU, and fetches a
 # layer's weights when it needs them.
+
+# %% [markdown]
+# ## What the backward pass needs: activations
+#
+# The 16 bytes are not all. The backward pass needs numbers that the forward pass computed, such as the inputs
+# of each matrix product, and these grow with the *tokens*. How many are they? We ask a pre-norm layer with
+# the paper's proportions, whose fused attention keeps no table of weights.
+#
+# The remedy is **recomputation** (activation checkpointing): keep only the input of each layer, and run the
+# layer forward once more when the backward pass gets there.
+
+# %%
+from torch.utils.checkpoint import checkpoint
+
+
+def numbers_kept(run, layer, d_model=256, tokens=128):
+    """How many numbers autograd keeps, as a multiple of d_model for each token."""
+    weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
+    held = {}
+
+    def hold(x):
+        if x.untyped_storage().data_ptr() not in weights:
+            held[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes() / 4
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(hold, lambda x: x):
+        run(torch.randn(1, tokens, d_model, requires_grad=True))
+    return sum(held.values()) / tokens / d_model
+
+
+layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, batch_first=True, norm_first=True)
+everything = numbers_kept(layer, layer)
+inputs_only = numbers_kept(lambda x: checkpoint(layer, x, use_reentrant=False), layer)
+print(
+    f"numbers for each token and layer: {everything:.1f} · d_model, or {inputs_only:.1f} with recomputation"
+)
+for way, kept in (("all", 12), ("recomputed", 1)):
+    size = kept * 4096 * 32 * 2 * 8192  # d_model, layers, bytes, tokens
+    print(f"{way:10} {size / 1e9:5.1f} GB for 8,192 tokens, 32 layers of width 4,096, two bytes a number")
+
+# %% tags=["check"]
+assert round(everything) == 12
+assert inputs_only == 1
+
+# %% [markdown]
+# Twelve times $d_{model}$: two inputs of norms and their two outputs, queries, keys and values (3), what
+# attention found (1), and the hidden numbers of the network (4). The price of recomputation is one more
+# forward pass, two operations for each weight and token. So a step takes 8 instead of the 6 of
+# [15](15_going_fast.ipynb), a third more. In practice one recomputes only what is large and cheap to compute.
+# FlashAttention does that with the weights ([14](14_attention_in_pytorch.ipynb)).
+#
+# **Remember:** weights cost 16 bytes each, and activations about $12\, d_{model}$ numbers for each token and
+# layer. Recomputation keeps one twelfth, for a third more arithmetic.
 
 # %% [markdown]
 # ## Splitting a layer: tensor parallelism
@@ -430,13 +560,14 @@ parts = [x[:, :8] @ w_1[:8], x[:, 8:] @ w_1[8:]]
 assert not torch.allclose(parts[0].relu() + parts[1].relu(), (x @ w_1).relu())  # a sum inside a ReLU
 
 # %% [markdown]
-# We could, but the ReLU of a sum is not the sum of the ReLUs, so the 64 hidden numbers of each token would
-# have to be added over the GPUs before it, and once more after the second matrix.
+# We could, but the ReLU of a sum is not the sum of the ReLUs, so the GPUs would have to add up the 64 hidden
+# numbers of each token before the ReLU. They would then have to add up the outputs of the second matrix as
+# well.
 #
 # For attention the cut is even simpler, and the paper made it possible: the *heads* are independent. Each GPU
 # takes some of the heads with their columns of $W^Q$, $W^K$, $W^V$ and their rows of $W^O$, and the results
-# are added. So a layer needs two additions over the GPUs in the forward pass. They stand in the way of
-# everything that follows, which is why tensor parallelism is used between GPUs with very fast connections.
+# are added. So a layer needs two additions over the GPUs in the forward pass. Everything that follows has to
+# wait for them, which is why tensor parallelism is used between GPUs with very fast connections.
 #
 # **Remember:** cut the first matrix by columns and the second by rows, or cut by heads; add once at the end.
 
@@ -450,7 +581,7 @@ assert not torch.allclose(parts[0].relu() + parts[1].relu(), (x @ w_1).relu())  
 #
 # $$\frac{p - 1}{m + p - 1}$$
 #
-# The $p - 1$ steps are what it takes to fill the pipeline. The folded cell draws the forward pass.
+# It takes $p - 1$ steps to fill the pipeline. The folded cell draws the forward pass.
 
 # %% tags=["figure-pipeline", "scaffold"]
 figure, both = plt.subplots(2, 1, figsize=(8, 4.4), sharex=True)
@@ -471,32 +602,75 @@ both[1].set_xlabel("time")
 plt.show()
 
 # %% [markdown]
-# *Figure 4. Four GPUs with a quarter of the layers each. Above, the batch goes through as a whole, and three
+# *Figure 5. Four GPUs with a quarter of the layers each. Above, the batch goes through as a whole, and three
 # GPUs wait at any time. Below, it is cut into eight parts that follow each other.*
 #
-# Large trainings combine all of these: tensor parallelism within a machine, pipelines or sharding between
-# machines, and data parallelism over all.
-#
-# | | what is split | what is sent in a step | its price |
-# |---|---|---|---|
-# | data | the batch | all gradients | every GPU holds everything |
-# | sharded | batch, weights, gradients, Adam's means | all weights and gradients | more traffic |
-# | tensor | each matrix | two sums of vectors a layer, forward | needs fast connections |
-# | pipeline | the stack of layers | one vector a token between neighbors | idle GPUs at both ends |
-#
-# **Remember:** more microbatches make a pipeline's bubble smaller: $(p - 1) / (m + p - 1)$.
+# **Remember:** with more microbatches, a pipeline wastes a smaller share of the time:
+# $(p - 1) / (m + p - 1)$.
 
 # %% tags=["check"]
 assert [3 / (m + 3) for m in (1, 8)] == [0.75, 3 / 11]
 
 # %% [markdown]
+# ## Splitting the text, splitting the experts
+#
+# Two more things can be cut. If a *text* is too long for one GPU, each GPU takes a piece of it (**context
+# parallelism**). Norms, networks and all four projections treat each token by itself, so they need nothing
+# from elsewhere. Only attention does: a query must meet all earlier keys. In *ring attention* (Liu et al.,
+# 2023), the pieces of keys and values travel around a ring of GPUs, and each GPU combines what passes by with
+# the running softmax ([15](15_going_fast.ipynb), exercise 2). The alternative is to trade: before attention,
+# each GPU gives away its tokens of most heads, and gets *all* tokens of a few heads (Jacobs et al., 2023).
+#
+# If a layer is a mixture of *experts* ([19](19_a_model_of_today.ipynb)), each GPU can hold some of the
+# experts (**expert parallelism**). The tokens travel: each vector is sent to the GPUs of its experts, and the
+# results are sent back, so that every GPU sends something to every other (*all-to-all*), twice a layer.
+#
+# **Before you run this:** 131,072 tokens are spread over eight GPUs. What sends more in a layer: the ring, or
+# tensor parallelism?
+
+# %%
+tokens, gpus, width = 131_072, 8, 4096  # the sizes of Llama 3 8B, two bytes a number
+ring = (gpus - 1) * tokens // gpus * 2 * key_heads * d_k * bytes_each  # seven pieces pass through each GPU
+tensor = 2 * 2 * (gpus - 1) * tokens * width * bytes_each // gpus  # two sums; each sends 2 (n - 1)/n of it
+print(f"each GPU sends in a layer: ring {ring / 1e6:,.0f} MB, tensor parallelism {tensor / 1e6:,.0f} MB")
+expert = 2 * 8 * 7168 * bytes_each  # DeepSeek-V3: to 8 experts and back, vectors of 7,168 numbers
+print(f"DeepSeek-V3: {expert / 1e3:.0f} KB a token and layer, {58 * expert / 1e6:.0f} MB in 58 such layers")
+
+# %% tags=["check"]
+assert ring == 7 * 2**14 * 4096
+assert tensor == 8 * ring
+assert expert == 229_376
+
+# %% [markdown]
+# The ring sends an eighth, because grouped queries have made keys and values small, and it computes while it
+# sends. (With a causal mask, the GPU with the end of the text has the most to do. So each GPU gets one early
+# and one late piece.) The experts send a lot for every token, which is why DeepSeek-V3's router first chooses
+# four of eight groups of experts, and takes a token's eight experts from these.
+#
+# Large training runs combine several of these. Dense models often have tensor parallelism within a machine,
+# pipelines or sharding between machines, and data parallelism over all. DeepSeek-V3 (2024) was trained with
+# pipelines, expert parallelism and sharded optimizer states, and without tensor parallelism.
+#
+# | | what is split | what is sent in a step | its price |
+# |---|---|---|---|
+# | data | the batch | all gradients | every GPU holds everything |
+# | sharded | batch, weights, gradients, Adam's means | weights twice, gradients | 1.5 times the traffic |
+# | tensor | each matrix | two sums of vectors a layer, forward | needs fast connections |
+# | pipeline | the stack of layers | one vector a token between neighbors | idle GPUs at both ends |
+# | context | the text | keys and values, around a ring | every GPU holds all weights |
+# | expert | the experts | each vector to its experts and back | busy experts make the others wait |
+#
+# **Remember:** splitting the text sends keys and values; splitting the experts sends the tokens.
+
+# %% [markdown]
 # ## What you can now say
 #
 # - A user's cache takes 2 · layers · heads of keys · $d_k$ numbers per token. Pages and shared beginnings
-#   decide how many users fit, and continuous batching keeps the rows busy.
+#   decide how many users fit, and continuous batching keeps the rows busy. A single user is served faster
+#   with drafts, which change nothing in what is written.
 # - Data parallelism sends gradients, and divides their sum by all tokens last.
-# - When a model does not fit, its state is sharded, its matrices are cut, or its layers are spread over GPUs;
-#   each way sends something else.
+# - When a model does not fit, its state is sharded, its matrices are cut, or its layers, its text or its
+#   experts are spread over GPUs; each method sends something different.
 #
 # **Deeper:** [How fast could it be?](evidence/how_fast_could_it_be.ipynb)
 #
