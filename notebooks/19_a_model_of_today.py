@@ -8,16 +8,16 @@
 # [20_from_text_to_answers](20_from_text_to_answers.ipynb) · You can read this lesson right after
 # [17_since_2017](17_since_2017.ipynb)
 #
-# *38 minutes to read, seconds to run.*
+# *45 minutes to read, seconds to run.*
 #
 # - **Before:** you know RMSNorm, rotary positions, grouped queries and SwiGLU ([17](17_since_2017.ipynb)) and
 #   PyTorch's attention ([14](14_attention_in_pytorch.ipynb)).
 # - **After:** you can open the code of most open models and name nearly every line: what it is, what it
 #   replaced, and which problem it solves.
 #
-# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Nothing is trained here. What is said
-# about a model's code was read in version 5.23 of the library `transformers` in November 2026; such code
-# changes. You can skip the folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
+# "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Nothing is trained here. What we say
+# about a model's code is based on version 5.23 of the library `transformers`, read in November 2026; such
+# code changes. You can skip the folded cells: *Scaffolding* draws, and *Check* tests what the text claims.
 
 # %% tags=["install"]
 import sys
@@ -169,8 +169,9 @@ if find_spec("transformers"):
 
 # %% [markdown]
 # They agree. So these sixty lines are the model of Llama 1 to 3.0, apart from its sizes, its rotary base and
-# its norms' epsilon. Llama 3.1 also squeezes slow pairs, as below. Put the sizes of Llama 3 8B (Grattafiori
-# et al., 2024) into it, on the device `meta`, where a tensor has a shape and no content:
+# its norms' epsilon. Llama 3.1 also squeezes the slow pairs, as the next section explains. Now we build the
+# model with the sizes of Llama 3 8B (Grattafiori et al., 2024). We do so on the device `meta`, where a tensor
+# has a shape but no content.
 #
 # **Before you run this:** which has more weights, attention or the networks?
 
@@ -195,13 +196,16 @@ assert count["network"] > 4 * count["attention"]
 # %% [markdown]
 # ## Longer texts: the base
 #
-# Each pair of a rotary head turns at its own speed, $\text{base}^{-2i/d_k}$ per position. The slowest pair
-# turns once around in 54,410 positions (base 10,000, $d_k = 128$). Up to there, it alone could tell all
-# distances apart.
+# A model with rotary positions fails soon after the length that it was trained on. Why? Each pair of a head
+# turns at its own speed, $\text{base}^{-2i/d_k}$ per position, and the slowest pair turns once around in
+# 54,410 positions (base 10,000, $d_k = 128$). After a training on 4,096 positions, the model has seen this
+# pair at a thirteenth of its angles. Beyond, it meets angles that no training has shown it. So for long
+# texts, either train on long texts, with pairs that are slow enough, or squeeze the positions into the angles
+# that the model knows.
 #
-# But distances must not only be told apart. When a query and a key are *far* from each other, their score
-# should not depend much on the exact distance. Figure 1 shows the mean score of a query with a copy of
-# itself, as a function of the distance.
+# A larger base makes the slow pairs slower. That has a second use. When a query and a key are *far* from each
+# other, their score should not depend much on the exact distance. Figure 1 shows the mean score of a query
+# with a copy of itself, as a function of the distance.
 
 # %% tags=["figure-rotary-score", "scaffold"]
 import matplotlib.pyplot as plt
@@ -238,21 +242,21 @@ x = torch.randn(1, 1, 9, 8)
 torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
 
 # %% [markdown]
-# There are two ways to a longer context. One is to train with a larger base from the start, or to go on
-# training with it: Llama 3 uses 500,000. The other is to squeeze the positions of a finished model: if it was
-# trained on 4,096 positions and is to read 16,384, divide all positions by four (*position interpolation*;
-# Chen et al., 2023). This blurs neighbors, which the fast pairs have to tell apart. **YaRN** (Peng et al.,
-# 2023) therefore leaves the fast pairs alone and squeezes only the slow ones, whose full turn is longer than
-# what the model was trained on (with a gradual transition, and slightly sharper scores). Both need a short
-# further training.
+# Llama 3 was trained with a base of 500,000. To squeeze a finished model, which was trained on 4,096
+# positions and is to read 16,384, divide all positions by four (*position interpolation*; Chen et al., 2023).
+# This blurs neighbors, which the fast pairs have to tell apart. **YaRN** (Peng et al., 2023) therefore leaves
+# the fast pairs alone and squeezes only the slow ones, whose full turn is longer than the texts of the
+# training. (The transition between the two is gradual, and the scores become slightly sharper.) Both methods
+# work best with a little further training.
 #
-# **Remember:** the slow pairs carry long distances. A larger base or squeezed positions make them slower.
+# **Remember:** beyond its training, a model meets angles that it has never seen. A larger base or squeezed
+# positions make the slow pairs slower.
 
 # %% [markdown]
 # ## Attention that reads less: sliding windows
 #
 # With a *sliding window*, a token looks only at the last $w$ tokens ([14](14_attention_in_pytorch.ipynb),
-# Figure 2). The cache of such a layer never grows beyond $w$. Does the model become blind to everything
+# Figure 3). The cache of such a layer never grows beyond $w$. Does the model become blind to everything
 # older? No: the token that it looks at has itself looked at the $w$ tokens before.
 #
 # **Before you run this:** four layers have a window of 5, counting the token itself. From how far back can
@@ -277,6 +281,7 @@ for layers in (1, 2, 4):
 
 # %% tags=["check"]
 assert [reach(n, 5) for n in (1, 2, 4)] == [4, 8, 16]
+assert round(100 / 5**4, 2) == 0.16
 
 # %% tags=["figure-windows", "scaffold"]
 gap = torch.arange(22).unsqueeze(1) - torch.arange(22)
@@ -297,21 +302,124 @@ plt.show()
 # band grows by four tokens to the left. Dark squares: the token itself.*
 
 # %% [markdown]
-# Each layer adds $w - 1$. But what comes from far away has to pass through several layers. So models mix: in
-# the code of Gemma 3, five layers with a window are followed by one that reads everything, and gpt-oss
-# alternates a window of 128 with full attention. The full layers keep the long memory, and the windowed ones
-# cost little.
+# Each layer adds $w - 1$. But little arrives from far away: in our stack of means, the farthest token has a
+# share of $1/5^4$, or 0.16%. So models mix: in the code of Gemma 3, five layers with a window are followed by
+# one that reads everything, and gpt-oss alternates a window of 128 with full attention.
 #
-# **Remember:** a window bounds the cache; stacked windows still reach far, and a few full layers do the rest.
+# **Sparse attention** chooses instead. In the code of DeepSeek-V3.2 and GLM-5, a small *indexer* gives every
+# earlier token a score, with narrow heads and no softmax, and attention then reads the 2,048 tokens with the
+# best scores, wherever they are. That saves most of the arithmetic for long texts. The cache stays whole,
+# because nobody knows what a later query will choose.
+#
+# **Remember:** a window bounds the cache, and stacked windows pass on little from far away. A few full
+# layers, or an indexer that picks what to read, do the rest.
+
+# %% [markdown]
+# ## A memory that does not grow: linear attention
+#
+# A third way keeps something of everything, in a memory of fixed size. Leave the softmax out: replace the
+# weight $e^{q \cdot k}$ by a product $q \cdot k$ of vectors that a simple function has made positive
+# (Katharopoulos et al., 2020). Then the query can be taken out of the sum over all earlier tokens:
+#
+# $$o_t = \frac{\sum_{j \le t} (q_t \cdot k_j)\, v_j}{\sum_{j \le t} q_t \cdot k_j}
+# = \frac{q_t S_t}{q_t \cdot z_t}, \qquad S_t = S_{t-1} + k_t^\top v_t, \qquad z_t = z_{t-1} + k_t$$
+#
+# and the sum is a matrix $S$ of $d_k \times d_v$ numbers, to which every token adds its own. So the same
+# layer can be computed as attention with a triangle, all tokens at once, or as a *recurrent network* with one
+# step for each token.
+
+# %%
+_ = torch.manual_seed(0)
+q, k, v = torch.randn(3, 50, 8)
+q, k = F.elu(q) + 1, F.elu(k) + 1  # positive
+
+weights = (q @ k.T).tril()  # (50, 50): as attention
+at_once = weights / weights.sum(dim=-1, keepdim=True) @ v
+
+S, z, outputs = torch.zeros(8, 8), torch.zeros(8), []  # as a recurrent network
+for q_t, k_t, v_t in zip(q, k, v, strict=True):
+    S, z = S + torch.outer(k_t, v_t), z + k_t
+    outputs.append(q_t @ S / (q_t @ z))
+print("the same outputs:", torch.allclose(torch.stack(outputs), at_once, atol=1e-5))
+print(f"a head of 128: state {128 * 128:,} numbers, as many as a cache of {128 * 128 // (2 * 128)} tokens")
+
+# %% tags=["check"]
+torch.testing.assert_close(torch.stack(outputs), at_once, atol=1e-5, rtol=1e-4)
+
+# %% [markdown]
+# The state is as large as the cache of 64 tokens, and stays so for a million. What is the price? Let a head
+# store pairs of a key and a value, both random, and then ask for each value with its key.
+#
+# **Before you run this:** a head is 32 wide. How many pairs can its state hold before it begins to forget?
+
+
+# %% tags=["figure-recall", "scaffold"]
+def recalled(pairs, width, softmax=False):
+    """The share of the keys whose own value is the nearest one to what the memory gives."""
+    k, v = F.normalize(torch.randn(2, 20, pairs, width), dim=-1)  # 20 trials
+    found = (8 * k @ k.mT).softmax(dim=-1) @ v if softmax else k @ (k.mT @ v)
+    return (found @ v.mT).argmax(dim=-1).eq(torch.arange(pairs)).float().mean().item()
+
+
+_ = torch.manual_seed(0)
+counts = [4, 8, 16, 32, 64, 128, 256, 512]
+memories = {
+    "softmax, width 32": (32, True, "o-"),
+    "state of 64 × 64": (64, False, "^--"),
+    "state of 32 × 32": (32, False, "s--"),
+    "state of 16 × 16": (16, False, "v--"),
+}
+recall = {
+    name: [recalled(n, width, softmax) for n in counts] for name, (width, softmax, _) in memories.items()
+}
+fig, ax = plt.subplots(figsize=(8, 4))
+for name, (_, _, style) in memories.items():
+    ax.plot(counts, recall[name], style, label=name)
+ax.set(xscale="log", xticks=counts, xticklabels=counts, ylim=(0, 1.05))
+ax.minorticks_off()
+ax.set(xlabel="pairs in memory", ylabel="share recalled", title="A state of fixed size forgets")
+ax.legend(loc="lower left")
+plt.show()
+
+# %% [markdown]
+# *Figure 3. About as many pairs as the head is wide can be stored safely. Softmax attention looks at every
+# pair itself and forgets none, but its cache has grown to 512 pairs.*
+
+# %% tags=["check"]
+at = {name: dict(zip(counts, shares, strict=True)) for name, shares in recall.items()}
+assert min(recall["softmax, width 32"]) > 0.98
+assert at["state of 32 × 32"][16] > 0.98 > 0.9 > at["state of 32 × 32"][64]
+assert at["state of 16 × 16"][64] < at["state of 32 × 32"][64] < at["state of 64 × 64"][64]
+
+# %% [markdown]
+# What has been added since is a better way to write. **State-space models** such as Mamba (Gu and Dao, 2023)
+# let the state fade by a factor that depends on the token, $S_t = a_t S_{t-1} + k_t^\top v_t$, so a token can
+# clear the memory. The *delta rule* writes only what is new, $v_t - k_t S_{t-1}$, in the place of $v_t$.
+# Gated DeltaNet (Yang et al., 2024) does both. And **hybrids** keep a few layers of softmax attention, which
+# can look anything up: every fourth layer in the code of Qwen 3.5 and Kimi Linear, every eighth in that of
+# Jamba, whose other layers are Mamba's.
+#
+# **Is a long context used?** The usual test hides one sentence (a *needle*) in a long text and asks for it.
+# Most models find it, but that takes no more than matching words, as an induction head does
+# ([13](13_reading_attention.ipynb)). RULER (Hsieh et al., 2024) hides several needles, lets the model follow
+# chains of variables, and makes it count words. Of 17 models, almost all were nearly perfect at the needle
+# and fell with the length at the rest. All claimed 32,000 tokens or more, and half of them held up at 32,000.
+# Even that is artificial text: it does not show whether a model draws the right conclusion from a long
+# contract. And if the text is too long for one GPU, several can share it (*ring attention*,
+# [18](18_many_users_many_machines.ipynb)).
+#
+# **Remember:** linear attention is a recurrent network whose state is a sum of $k^\top v$. It costs the same
+# at every length, and it forgets.
 
 # %% [markdown]
 # ## Scores that stay small: QK-norm
 #
 # The paper divides by $\sqrt{d_k}$ because vectors with many entries have large products. In training, the
 # entries themselves can grow, too. Then the softmax saturates after all ([02](02_attention.ipynb)), and large
-# models have been seen to become unstable in this way. **QK-norm** takes the length out. Henry et al. (2020)
-# divided each query and key by it, and learned one scale in the place of $1/\sqrt{d_k}$. Today, each query
-# and each key passes through an RMSNorm of its own, over its $d_k$ entries, before it is turned.
+# models have been seen to become unstable in this way (Dehghani et al., 2023). **QK-norm** removes the length
+# of the vectors from the score. Henry et al. (2020) divided each query and key by its length, and learned one
+# scale in place of $1/\sqrt{d_k}$. Today, each query and each key passes through an RMSNorm of its own, over
+# its $d_k$ entries, before it is turned.
 #
 # **Before you run this:** we multiply $W^Q$ and $W^K$ by 5, as a training run gone astray might. What share
 # does the most attended token get, without and with the norm?
@@ -331,9 +439,9 @@ normed = [F.rms_norm(scale * x @ w_q, (32,)) for scale in (1, 5)]
 torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
 
 # %% [markdown]
-# With the norm, nothing changes: the scale of $W^Q$ and $W^K$ no longer matters. Scores are at most
-# $\sqrt{d_k}$ times the gains of the two norms, so only these learned gains say how sharp attention may
-# become. Qwen 3 and Gemma 3 normalize each head; OLMo 2 normalizes all heads together.
+# With the norm, nothing changes, by construction: the scale of $W^Q$ and $W^K$ no longer matters. Scores are
+# at most $\sqrt{d_k}$ times the gains of the two norms, so only these learned gains say how sharp attention
+# may become. Qwen 3 and Gemma 3 normalize each head; OLMo 2 normalizes all heads together.
 #
 # OLMo 2 and Gemma 3 also moved the *other* norm. OLMo 2 computes `x + Norm(Sublayer(x))`: neither the paper's
 # post-norm, `Norm(x + Sublayer(x))`, nor pre-norm. Gemma 3 has a norm on both sides of each sub-layer. As in
@@ -345,18 +453,18 @@ torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
 # %% [markdown]
 # ## A cache of latents: MLA
 #
-# Grouped queries shrink the cache by having fewer keys and values. DeepSeek-V2 (2024) asks for something
-# else: **multi-head latent attention** stores one short vector $c$ for each token, and computes all keys and
+# Grouped queries shrink the cache by having fewer keys and values. DeepSeek-V2 (2024) goes another way: its
+# **multi-head latent attention** (MLA) stores one short vector $c$ for each token, and computes all keys and
 # values from it.
 #
 # $$c_j = x_j W^{down}, \quad k_{j} = c_j W^{K}, \quad v_{j} = c_j W^{V}$$
 #
 # with matrices $W^K$ and $W^V$ for each head. That would be slow if the keys of all old tokens had to be
-# recomputed in each step. They need not be. (The library `transformers` does it; fast servers do not.) The
-# score of token $t$ for token $j$ is $q_t \cdot k_j = (x_t W^Q)(c_j W^K)^\top = (x_t W^Q W^{K\top})\,
-# c_j^\top$. So the query can be mapped to the size of $c$ once, and compared with the stored vectors
-# directly. The values work in the same way: the weights average the latents, and $W^V$ is applied once, to
-# the mean.
+# recomputed in each step. But they need not be. (The library `transformers` does recompute them; fast servers
+# do not.) The score of token $t$ for token $j$ is $q_t \cdot k_j = (x_t W^Q)(c_j W^K)^\top = (x_t W^Q
+# W^{K\top})\, c_j^\top$. So the query can be mapped to the size of $c$ once, and compared with the stored
+# vectors directly. The values work in the same way: the weights average the latents, and $W^V$ is applied
+# once, to the mean.
 
 # %%
 _ = torch.manual_seed(0)
@@ -428,10 +536,19 @@ class Experts(nn.Module):
 
 # %% [markdown]
 # The difficulty is *balance*. If the router prefers some experts early in training, these learn more, are
-# preferred even more, and the others are wasted. Many models add a term to the loss that punishes imbalance.
-# DeepSeek-V3 needs next to none of it (a very small one remains): a number is added to each expert's score
-# *for the choice only*. After each batch, it is lowered for experts with too many tokens and raised for those
-# with too few.
+# preferred even more, and the others are wasted. Where experts lie on different GPUs, a busy one also makes
+# all others wait. Some systems give each expert a **capacity**, such as 1.25 times its even share, and drop
+# the tokens that come too late: they skip the layer. Many models add a term to the loss (Fedus et al., 2021),
+# for $n$ experts
+#
+# $$\alpha \, n \sum_{i=1}^n f_i P_i$$
+#
+# where $f_i$ is the share of the choices that fall on expert $i$, and $P_i$ is the router's mean probability
+# for it. It is $\alpha$ if all are even, and more if the experts with high probabilities are the busy ones. A
+# count has no gradient, but $P_i$ has one, and it is the greater the busier the expert is. DeepSeek-V3 hardly
+# needs such a term (only a very small one remains). Instead, it adds a number to each expert's score, *for
+# the choice only*. After each batch, it is lowered for experts with too many tokens and raised for those with
+# too few.
 #
 # **Before you run this:** our router is skewed from the start. How many of 1,000 tokens does the busiest
 # expert get before and after 100 such corrections? If the two experts of each token were spread evenly, every
@@ -453,7 +570,8 @@ def load(layer, x):
 with torch.no_grad():
     batch = torch.randn(1000, 16) + 0.3
     skewed = load(layer, batch)
-    print("before:", skewed.tolist())
+    full = int(1.25 * 1000 * 2 / 8)  # a capacity of 1.25 times the even load
+    print(f"before: {skewed.tolist()}; over a capacity of {full}: {(skewed - full).clamp(min=0).sum()}")
     for _ in range(100):
         counts = load(layer, torch.randn(1000, 16) + 0.3)
         layer.bias += 0.01 * (counts.float().mean() - counts).sign()
@@ -477,14 +595,31 @@ axes[0].set_ylabel("tokens of 1,000")
 plt.show()
 
 # %% [markdown]
-# *Figure 3. Before, one expert gets three quarters of all tokens, and others get one in ten. The numbers that
+# *Figure 4. Before, one expert gets three quarters of all tokens, and others get one in ten. The numbers that
 # were added for the choice make the load even.*
 #
-# In the code of DeepSeek-V3 there are 256 such experts in every layer but the first three, of which a token
-# uses 8, and one more that every token uses. The larger gpt-oss has 128 and uses 4.
+# In the code of DeepSeek-V3, every layer but the first three has 256 such experts, of which a token uses 8,
+# and one more expert that every token uses. How many weights does the model have, and how many does a token
+# use?
+
+# %%
+expert = 3 * 7168 * 2048  # three matrices of SwiGLU
+dense = 3 * (3 * 7168 * 18_432)  # the networks of the first three layers
+attention = 61 * (7168 * (1536 + 576) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168)  # MLA
+tables = 2 * 129_280 * 7168  # the embeddings and the output
+for name, experts in (("stored", 256 + 1), ("used by a token", 8 + 1)):
+    print(f"{name:15} {(58 * experts * expert + dense + attention + tables) / 1e9:5.0f} billion weights")
+
+# %% tags=["check"]
+assert round((58 * 257 * expert + dense + attention + tables) / 1e9) == 671
+assert round((58 * 9 * expert + dense + attention + tables) / 1e9) == 37
+
+# %% [markdown]
+# These are the "671B total, 37B active" of its report. Memory has to hold the first number; the arithmetic of
+# a token, and $C = 6ND$ ([17](17_since_2017.ipynb)), count the second.
 #
-# **Remember:** a mixture of experts has many networks and uses few for each token. The router has to be kept
-# balanced.
+# **Remember:** a mixture of experts has many networks and uses few for each token: memory counts all weights,
+# arithmetic the active ones. The router has to be kept balanced.
 
 # %% [markdown]
 # ## Another optimizer: Muon
@@ -493,7 +628,7 @@ plt.show()
 # directions more than others. In an update, a few directions are usually much stronger than all the rest.
 # **Muon** (Jordan et al., 2024; `torch.optim.Muon`) makes all directions of an update equally strong. It
 # keeps a running mean of the gradients, as Adam does, and replaces that matrix by the nearest *orthogonal*
-# one. For a matrix $G = U S V^\top$ this is $U V^\top$, and it can be approached without the decomposition,
+# one. For a matrix $G = U S V^\top$ this is $U V^\top$, and it can be approximated without the decomposition,
 # by a few products (the Newton–Schulz iteration):
 
 
@@ -532,14 +667,60 @@ ax.legend(loc="center right", bbox_to_anchor=(1, 0.33))
 plt.show()
 
 # %% [markdown]
-# *Figure 4. How strong each of the 16 directions of the update is, in order. At first, four directions are
+# *Figure 5. How strong each of the 16 directions of the update is, in order. At first, four directions are
 # strong and the others are nearly lost. Afterwards, all of them move the weights about equally far.*
 #
 # The singular values need not become exactly 1; it is enough that none is left behind. Muon is used for the
-# matrices inside the layers, and Adam for the rest. What does it bring? We raced it against AdamW;
-# [17](17_since_2017.ipynb) shows the result.
+# matrices inside the layers, and Adam for the rest. Does it help? In our race of small models it won clearly
+# ([17](17_since_2017.ipynb)). In a careful comparison, its lead over AdamW shrank to 1.1 times as fast at 1.2
+# billion weights (Wen et al., 2025). Kimi K2 (2025), with a trillion weights, was trained with a form of it.
 #
-# **Remember:** Muon makes every direction of a matrix's update equally strong.
+# **Remember:** Muon makes all directions of a matrix's update about equally strong.
+
+# %% [markdown]
+# ## Decay, schedule, width
+#
+# Three more choices are in nearly every recipe.
+#
+# **Weight decay** pulls every weight toward 0. One could add $\lambda w$ to the gradient. But Adam divides
+# the gradient by its usual size, and so the pull is divided, too. *AdamW* (Loshchilov and Hutter, 2019)
+# therefore *decouples* it: Adam's update sees the gradient alone, and then the weight is multiplied by $1 -
+# \eta\lambda$, with the learning rate $\eta$.
+#
+# **Before you run this:** a thousand weights get small random gradients, and a thousand get large ones. Which
+# shrink more, in either way?
+
+# %%
+for optimizer in (torch.optim.Adam, torch.optim.AdamW):
+    _ = torch.manual_seed(0)
+    w = nn.Parameter(torch.ones(2, 1000))
+    adam = optimizer([w], lr=0.001, weight_decay=0.1)
+    for _ in range(2000):
+        w.grad = torch.randn(2, 1000) * torch.tensor([[0.01], [1.0]])
+        adam.step()
+    left = w.detach().mean(dim=1)
+    print(f"{optimizer.__name__:5}: small gradients ≈{left[0]:.2f} is left, large ones ≈{left[1]:.2f}")
+print(f"(1 - 0.001 · 0.1) ** 2000 = {(1 - 0.0001) ** 2000:.2f}")
+
+# %% tags=["check"]
+assert (left - 0.9999**2000).abs().max() < 0.01
+
+# %% [markdown]
+# With AdamW, all weights shrink by the same factor.
+#
+# **The schedule.** Half a cosine has to know its end from the beginning, and what comes before the end cannot
+# be used: the rate is still high. A **warm-up–stable–decay** schedule (Hu et al., 2024) keeps the rate
+# constant, and lowers it only in the last tenth or so. From any point of the constant part, you can cool down
+# and have a finished model, or go on with more text ([21](21_averaging.ipynb) cools our own model).
+#
+# **The width.** The best learning rate changes with the width of a model, and a large model cannot be tuned.
+# In *μP* (Yang et al., 2022), the first weights and the rate of each matrix are scaled with the width so that
+# an update changes every layer's output by as much in a wide model as in a narrow one. Then the best rate of
+# a narrow model is nearly the best rate of a wide one; Yang et al. tuned 40 million weights and trained 6.7
+# billion.
+#
+# **Remember:** decay the weights beside Adam, not through it. Cool down at the end. In μP, learning rates
+# found in a narrow model hold for a wide one.
 
 # %% [markdown]
 # ## Reading a model's code
@@ -559,25 +740,29 @@ plt.show()
 # | `qk_rope_head_dim` | MLA's part with positions | – |
 # | `num_experts_per_tok` | a mixture of experts, and how many a token uses | one network |
 # | `e_score_correction_bias` | what balances the experts | a term in the loss |
-# | `sinks` | a learned score per head that takes weight and gives nothing | – |
+# | `index_topk` | how many keys an indexer picks for each query | all keys |
+# | `no_rope_layers` | which layers have no positions at all | – |
+# | `sinks` | a learned score per head that takes a share of the softmax but contributes no value | – |
 # | `tie_word_embeddings` | the shared table (section 3.4) | – |
 #
 # One name can mean two things, as the second and third rows show. Read the forward method.
 #
 # What most of these models share with the paper: a residual stream, heads, the scaled dot product,
 # position-wise networks, softmax over the vocabulary, and training to predict the next token. Even this core
-# has begun to change. In the code of Qwen 3.5, three of four layers have no softmax: a *linear* attention
-# keeps one matrix of fixed size in the place of a cache (`linear_attention`). In the code of DeepSeek-V4, the
-# single stream has become several that are mixed (`HyperConnection`).
+# has begun to change. In the code of Qwen 3.5, three of four layers have no softmax (`linear_attention`):
+# each of their heads keeps a matrix and the last inputs of a short convolution. In the code of DeepSeek-V4,
+# the single stream has become several that are mixed (`HyperConnection`), and MLA has given way to a single
+# head of keys and values, most of them compressed.
 
 # %% [markdown]
 # ## What you can now say
 #
 # - A Llama is sixty lines; its checkpoint's names say which matrix of the paper each one is.
-# - Long texts are made possible by a larger rotary base, and affordable by windows in most layers and by
-#   smaller caches: groups or latents.
+# - Long texts are made possible by a larger rotary base, and affordable by windows, an indexer, a state of
+#   fixed size in most layers, or smaller caches: groups or latents.
 # - QK-norm bounds the scores, experts add weights without adding arithmetic per token, and Muon equalizes an
 #   update's directions.
+# - Weight decay stands beside Adam, the rate falls at the end, and μP carries it from narrow to wide models.
 #
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)
 #
@@ -587,10 +772,11 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (pencil).** How many numbers per token does the cache of a model hold that has 48 layers, 8
-# heads of keys and values, and $d_k = 128$? Now five of every six layers get a window of 1,024. How many
-# numbers are kept for a text of 100,000 tokens, before and after? And how many with neither windows nor
-# groups, but with the latent of DeepSeek-V3 in every layer?
+# **Exercise 1 (pencil).** A model has 48 layers, 8 heads of keys and values, and $d_k = 128$. How many
+# numbers per token does its cache hold? Now five of every six layers get a window of 1,024. How many numbers
+# are kept for a text of 100,000 tokens, before and after? How many with neither windows nor groups, but with
+# the latent of DeepSeek-V3 in every layer? And how many if three of four layers keep a state, 128 × 128 in
+# each of 32 heads, in the place of their cache?
 
 # %% tags=["solution"]
 per_layer = 2 * 8 * 128
@@ -598,9 +784,12 @@ everything = 48 * per_layer * 100_000
 with_windows = 8 * per_layer * 100_000 + 40 * per_layer * 1024
 latents = 48 * (512 + 64) * 100_000
 print(f"{48 * per_layer:,} numbers a token; {everything:,} before, {with_windows:,} after")
+hybrid = 12 * per_layer * 100_000 + 36 * 32 * 128 * 128
 print(f"with latents {latents:,}: less than a third of the groups', and more than with windows")
+print(f"with states {hybrid:,}: a quarter of the groups', nearly all of it in the twelve other layers")
 assert 5.4 < everything / with_windows < 5.8
 assert with_windows < latents < everything / 3
+assert 0.25 < hybrid / everything < 0.26
 
 # %% [markdown]
 # **Exercise 2 (medium).** Build. A model was trained with neighboring pairs, as in 17, and you want to run it
