@@ -11,9 +11,9 @@
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search.ipynb)).
-# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a
-#   matrix product. You can explain how FlashAttention avoids the table of scores, and what is lost with 8 and
-#   with 4 bits.
+# - **After:** you can say how long a training run will take and whether arithmetic or memory limits a matrix
+#   product. You can explain how FlashAttention avoids the table of scores, what is lost with 8 and with 4
+#   bits, and what to check when a training run goes wrong.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017), and this lesson goes with its section
 # 5.2. A number after `≈` may differ on your processor, and times certainly will. You can skip the folded
@@ -119,8 +119,9 @@ assert calls > 500
 
 # %% [markdown]
 # Less than half. The table of the loss has 760 rows of 6,000 numbers, and our loss goes through it again and
-# again: to smooth the targets, to multiply them with the log-probabilities, to hide padding, and the same way
-# back. Hardly anything is computed on each pass. The rest is dropout, layer norm, copies, and Adam.
+# again: to smooth the targets, to multiply them by the log-probabilities, to hide padding, and to do the same
+# again in the backward pass. Hardly anything is computed on each pass. The rest is dropout, layer norm,
+# copies, and Adam.
 #
 # Why do these calls take so long? The answer needs two numbers for each call: how much it computes, and how
 # much it fetches from memory.
@@ -167,8 +168,8 @@ assert 0.25 < reached / P100 < 0.35
 
 # %% [markdown]
 # The rule is within 1% of the count. The share of the possible arithmetic that a program uses is called
-# *model FLOPs utilization*. Here it is 31%. For PaLM, a much larger model, the authors report 46%
-# (Chowdhery et al., 2022).
+# *model FLOPs utilization*. Here it is 31% of what the paper assumes, or 28% of the 10.6 TFLOP/s of the
+# P100's data sheet. For PaLM, a much larger model, the authors report 46% (Chowdhery et al., 2022).
 #
 # **Remember:** a training step takes about six operations per weight and token.
 
@@ -237,7 +238,7 @@ plt.show()
 # %% [markdown]
 # *Figure 1. The roofline of one core. Memory is the limit on the slope, and arithmetic is the limit under the
 # flat roof. The slope comes from copying a matrix, and the roof from a square product of 1,024 rows; the dots
-# are other products. No dot should lie above the line, apart from the luck of measuring. A dot far below it
+# are other products. Apart from errors of measurement, no dot should lie above the line. A dot far below it
 # means that the program uses neither memory nor arithmetic fully: the library's products are not at their
 # best with 4 to 64 rows.*
 #
@@ -246,10 +247,10 @@ plt.show()
 # no longer what limits them.
 #
 # A picture like Figure 1 is called a **roofline**. On the slope, a call is *memory-bound*: it waits for
-# bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two
-# lines meet at the *ridge point*. For our core, the figure puts it at a few operations per byte. For an
-# H100 GPU it is at about 300: by its data sheet, the GPU computes 989 TFLOP/s in 16-bit products and
-# reads 3.35 TB/s from memory.
+# bytes, and faster arithmetic would not help. Under the flat roof, a call is *compute-bound*. The two lines
+# meet at the *ridge point*. For our core, the figure puts it at a few operations per byte. For an H100 GPU it
+# is at about 300: according to its data sheet, the GPU computes 989 TFLOP/s in 16-bit products and reads 3.35
+# TB/s from memory.
 #
 # Now the profile makes sense. The passes over the loss's table do one or two operations for each number that
 # they fetch. They lie far to the left in the figure, so they take a large part of the time although they do
@@ -405,10 +406,10 @@ assert 1.9 < fuseds[1] / fuseds[0] < 2.1
 assert tables[1] / tables[0] > 3.2
 
 # %% [markdown]
-# When the sentence is twice as long, attention with the table keeps about four times as many bytes, and
-# the fused form only twice as many. The fused form does *more* arithmetic, because its backward pass
-# computes the scores again. Still, in a recorded benchmark of this package's attention on a CPU, it was
-# faster for 128 tokens or more. At 48 tokens, it was slower.
+# When the sentence is twice as long, attention with the table keeps about four times as many bytes, and the
+# fused form only twice as many. The fused form does *more* arithmetic, because its backward pass computes the
+# scores again ([14](14_attention_in_pytorch.ipynb) works it out). Still, in a recorded benchmark of this
+# package's attention on a CPU, it was faster for 128 tokens or more. At 48 tokens, it was slower.
 #
 # Back to our training step. Its attention is fused already, which saves no time for sentences of some 20
 # tokens. Its loss and its Adam are not fused. Our loss builds a table of smoothed targets, with an entry for
@@ -445,9 +446,9 @@ assert fused_calls < calls
 # of a shorter step.
 #
 # `torch.compile` looks for such fusions by itself, and on a GPU it is usually worth a try. Measure it before
-# you believe in it. In our record of a training on a processor, the first two updates of a model of width 128
-# took three minutes, because PyTorch was compiling. From the 31st update on, the compiled step took 1.2 to
-# 1.4 seconds, and the plain one 0.8 to 0.9.
+# you believe in it. In our record of a training run on a processor, with batches of all lengths, the first
+# two updates of a model of width 128 took three minutes, because PyTorch was compiling. From the 31st update
+# on, the compiled step took 1.2 to 1.4 seconds, and the plain one 0.8 to 0.9.
 #
 # **Remember:** fused calls make fewer trips to memory. FlashAttention goes through the keys block by block
 # with a running softmax, so the table of scores never exists.
@@ -520,50 +521,103 @@ def translations(bits=None, group=None):
     return [translator.tgt_tokenizer.decode(row) for row in translate(sentences, model).tolist()]
 
 
-exact, same = translations(), {}
-for name, form in (("8 bits", (8, None)), ("4 bits", (4, None)), ("4 bits, groups of 16", (4, 16))):
-    same[name] = sum(a == b for a, b in zip(exact, translations(*form), strict=True))
-    print(f"{name:21} ≈{same[name]} of 12 translations are the same")
+exact, same, rounding = translations(), {}, {}
+w = translator.model.encoder.layers[0].feed_forward.w_1.weight.detach()  # one of the matrices
+for name, (bits, group) in (("8 bits", (8, None)), ("4 bits", (4, None)), ("4 bits, groups of 16", (4, 16))):
+    same[name] = sum(a == b for a, b in zip(exact, translations(bits, group), strict=True))
+    rounding[name] = (rounded(w, bits, group or w.size(1)) - w).norm() / w.norm()
+    print(f"{name:21} weights off by {rounding[name]:4.1%}, ≈{same[name]} of 12 translations are the same")
 
 # %% tags=["check"]
 assert same["8 bits"] >= 6
 assert same["8 bits"] > same["4 bits"]
-assert same["4 bits, groups of 16"] >= same["4 bits"]
-w = torch.randn(64, 64)
-rough = [(rounded(w, bits, group) - w).norm() for bits, group in ((8, 64), (4, 16), (4, 64))]
-assert rough == sorted(rough)
+assert rounding["8 bits"] < 0.02 < 0.05 < rounding["4 bits, groups of 16"] < rounding["4 bits"] < 0.2
 
 # %% [markdown]
-# Our cell rounds only the weights, which is what pays when one row at a time is decoded: the weights are what
-# has to be fetched. To *multiply* in 8 bits, the other factor has to be rounded, too, and its numbers are
-# less well behaved. In large language models, a few entries of the activations are many times larger than the
-# rest (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing. This is one
-# reason for 8-bit *floating-point* formats. `float8_e4m3fn` has four bits for the exponent and three for the
-# digits, so its steps are fine near zero and coarse far from it:
+# Twelve captions are too few to tell 4 bits with groups from 4 bits without. The error of the weights is not
+# luck. A finished model can be rounded better still than each weight to its nearest value. **GPTQ** (Frantar
+# et al., 2022) rounds a matrix one column after another, and changes the columns that are still exact so that
+# they make up for the error in the layer's *output*, on some sample text. **AWQ** (Lin et al., 2023) sees in
+# such a sample which few entries of the input are large, and multiplies their weights by a number before it
+# rounds them, so that they are rounded more finely; the input is divided by the same number.
+#
+# **Remember:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8 or 4,
+# with a scale for every few weights.
+
+# %% [markdown]
+# ## Rounding the other factor, too
+#
+# With the weights alone in 8 or 4 bits, there is less to fetch. That is enough when one row at a time is
+# decoded. To *multiply* in 8 bits, the activations have to be rounded as well, and they are less well
+# behaved. In large language models, a few entries, always the same ones, are many times larger than the rest
+# (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing.
+#
+# **SmoothQuant** (Xiao et al., 2022) moves the difficulty to where it does less harm. Divide entry $j$ of
+# every input by a number $s_j$, and multiply row $j$ of the weights by it: the product is the same. With $s_j
+# = \sqrt{\max |x_j| / \max |w_j|}$, the two share the difficulty, and the division can be done once and for
+# all in the gain of the norm before.
+#
+# **Before you run this:** one of 64 entries is 60 times as large as the others. How much of what the other 63
+# contribute is lost in 8 bits, without and with this?
+
+
+# %%
+def in_8_bits(x, dim=None):
+    """Whole numbers from -127 to 127 times one scale, or times one for each column (dim=0)."""
+    unit = x.abs().amax(dim=dim, keepdim=True) / 127
+    return (x / unit).round() * unit
+
+
+_ = torch.manual_seed(0)
+x, w = torch.randn(256, 64), torch.randn(64, 64) / 8
+x[:, 5] *= 60
+s = (x.abs().amax(dim=0) / w.abs().amax(dim=1)).sqrt()  # (64,): one for each entry of the input
+others = x.clone()
+others[:, 5] = 0
+lost = {}
+for name, a, b in (("as it is", x, w), ("smoothed", x / s, s.unsqueeze(1) * w)):
+    error = in_8_bits(a) @ in_8_bits(b, dim=0) - x @ w
+    lost[name] = error.norm() / (others @ w).norm()
+    print(f"{name}: {lost[name]:3.0%} of the others' part is lost")
+
+# %% tags=["check"]
+torch.testing.assert_close((x / s) @ (s.unsqueeze(1) * w), x @ w, atol=1e-3, rtol=1e-3)
+assert lost["smoothed"] < 0.08 < 0.4 < lost["as it is"]
+
+# %% [markdown]
+# The cache can be rounded, too. In keys the large entries also stay in the same places, so KIVI (Liu et al.,
+# 2024) gives each entry of the keys a scale for many tokens, and each token's values a scale of their own. It
+# reports almost the same quality with 2 bits.
+#
+# Another answer to large entries are *floating-point* numbers of 8 bits. `float8_e4m3fn` has four bits for
+# the exponent and three for the digits, so its steps are fine near zero and coarse far from it:
 
 # %%
 row = torch.tensor([0.01, 0.02, 0.1, 1.0, 60.0])  # one large entry, as in an activation
-whole = (row / (60 / 127)).round() * (60 / 127)
+whole = in_8_bits(row)
 floating = row.to(torch.float8_e4m3fn).float()
-print("exact:  ", *(f"{x:6.3f}" for x in row.tolist()))
-print("int8:   ", *(f"{x:6.3f}" for x in whole.tolist()))
-print("float8: ", *(f"{x:6.3f}" for x in floating.tolist()))
+for name, numbers in (("exact", row), ("int8", whole), ("float8", floating)):
+    print(f"{name:7}", *(f"{x:6.3f}" for x in numbers.tolist()))
 
 # %% tags=["check"]
 assert whole[:3].tolist() == [0, 0, 0]
 assert ((floating - row).abs() / row).max() < 0.07
 
 # %% [markdown]
-# The price is precision: three digits after the leading one, in base two, are an error of up to 6%.
-# Processors like ours have no arithmetic in float8 at all; the GPUs of the H100's generation and later have.
+# The price is precision: with three digits after the leading one, in base two, the error can be as large as
+# 6%. Processors like ours have no arithmetic in float8; GPUs of the H100's generation and later do, and newer
+# ones also multiply 4-bit floating-point numbers, with a scale for every 16 or 32 of them (NVFP4, MXFP4).
+# Even *training* works so, with much care for the scales: DeepSeek-V3 (2024) was trained with most of its
+# products in float8, and NVIDIA (2025) trained a model of 12 billion weights on 10 trillion tokens in NVFP4,
+# and reports 62.58% on a test of knowledge where float8 had 62.62%.
 #
 # The engine CTranslate2 rounds both factors to whole numbers of 8 bits. We recorded what this does to the
 # BLEU of three models on one processor. With its instructions for 8-bit products (VNNI), BLEU changed by less
 # than 0.3 points. When the same processor was restricted to older instructions (AVX2), where intermediate
 # sums can overflow, one of the models lost about one point. So measure the quality where you will translate.
 #
-# **Remember:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8 or 4,
-# with a scale for every few weights.
+# **Remember:** large entries spoil the scale of their neighbors. Give each its own scale, move the
+# difficulty to the weights, or use numbers with an exponent.
 
 # %% tags=["check"]
 record = recorded("quantization")["scores"]
@@ -574,12 +628,92 @@ assert max(map(abs, changes["VNNI"])) < 0.3
 assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 
 # %% [markdown]
+# ## When training goes wrong
+#
+# A faster program that learns nothing is no use. Four checks find most mistakes in minutes.
+#
+# **1. The first loss.** A new model knows nothing, so its loss should be near $\ln V$, or somewhat above it
+# if its first scores are far from equal ([00](00_start_here.ipynb)).
+#
+# **2. Overfit one batch.** Take two sentences, no dropout, no smoothing, and train on them alone. The loss
+# must fall to nearly 0. If it does not, the mistake is in the program and not in the data.
+#
+# **Before you run this:** PyTorch's `cross_entropy` expects scores and does the softmax itself. We give it
+# probabilities instead, a common mistake. The loss begins near $\ln V = 6.2$, as it should. What happens
+# then?
+
+
+# %%
+def overfit(loss_of, updates=50):
+    """Train a small model on two sentences; return the first loss and the last."""
+    _ = torch.manual_seed(0)
+    pair = Batch(*torch.randint(4, 500, (2, 2, 12)), pad=2)
+    small = make_model(500, 500, N=1, d_model=64, d_ff=128, h=4, dropout=0.0, tied_embeddings="all")
+    adam = torch.optim.Adam(small.parameters(), lr=0.003)
+    losses = []
+    for _ in range(updates):
+        states = small(pair.src, pair.tgt, pair.src_mask, pair.tgt_mask)
+        loss = loss_of(small.generator.proj(states).flatten(0, 1), pair.tgt_y.flatten())
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    return losses[0], losses[-1]
+
+
+right = overfit(F.cross_entropy)
+twice = overfit(lambda scores, wanted: F.cross_entropy(scores.softmax(dim=-1), wanted))
+for name, (first, last) in (("right", right), ("softmax twice", twice)):
+    print(f"{name:13} first ≈{first:.1f}, after 50 updates ≈{last:.1f}")
+
+# %% tags=["check"]
+assert 6.0 < twice[0] < 6.4 < right[0] < 7.5
+assert right[1] < 0.1 < 5.2 < twice[1]
+
+# %% [markdown]
+# The wrong loss cannot fall below $\ln(e + 499) - 1 = 5.2$, even if every answer is right, and a long
+# training run would have shown a curve that falls slowly and looks plausible.
+#
+# **3. The size of numbers.** In float16, gradients below 0.00000003 become 0. So the loss is multiplied by a
+# large number before the backward pass, and the gradients are divided by it before the update (*loss
+# scaling*; Micikevicius et al., 2018). `torch.amp.GradScaler` searches for the number: it halves it when a
+# gradient becomes infinite, and skips that update. bfloat16 needs none of this. Here are the gradients of
+# this lesson's model:
+
+# %%
+fused_adam.zero_grad()
+states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+F.cross_entropy(model.generator.proj(states).flatten(0, 1), batch.tgt_y.flatten()).backward()
+gradients = torch.cat([weight.grad.flatten() for weight in model.parameters()])
+gradients = gradients[gradients != 0]
+for factor in (1, 2**16, 2**26):
+    halves = (gradients * factor).half()
+    print(f"times {factor:10,}: ≈{(halves == 0).sum():,} become 0, ≈{halves.isinf().sum():,} become infinite")
+
+# %% tags=["check"]
+scaled = [(gradients * factor).half() for factor in (1, 2**16, 2**26)]
+assert (scaled[0] == 0).sum() > 100 > (scaled[1] == 0).sum()
+assert scaled[1].isinf().sum() == 0 < scaled[2].isinf().sum()
+
+# %% [markdown]
+# **4. The length of the gradient.** Log it. A single bad batch can make it a hundred times as long as usual,
+# and throw the model far away. So most trainings *clip* it: if its length is above 1, say, it is shortened to
+# 1 (`torch.nn.utils.clip_grad_norm_`). That does not cure everything. The training of PaLM, with clipping,
+# had some twenty sudden **spikes** of the loss. Its authors went back about 100 updates and skipped the next
+# 200 to 500 batches. The same batches did no harm at another time, so it was not the data alone (Chowdhery et
+# al., 2022). Bounding the attention scores ([19](19_a_model_of_today.ipynb)) is one answer.
+#
+# **Remember:** check the first loss, overfit one batch, look at the gradient's length, and clip it.
+
+# %% [markdown]
 # ## What you can now say
 #
 # - A training step takes about six operations per weight and token, and a call with few operations per byte
 #   waits for memory.
 # - Three things make a Transformer faster: more rows for each fetched weight (batches), fewer trips to
 #   memory (fused calls, FlashAttention's running softmax), and fewer bytes (bfloat16, 8 and 4 bits).
+# - Before a long run: the first loss is near $\ln V$, one batch can be overfitted, and the gradient is
+#   clipped.
 #
 # **Deeper:** [How fast could it be?](evidence/how_fast_could_it_be.ipynb)
 #
@@ -696,7 +830,7 @@ test_combine(solution)
 # %% [markdown]
 # **Exercise 3 (medium).** Explore. In a weight matrix, a single weight is 50 times as large as the others.
 # Quantize the matrix with one scale for each row, and then with *one* scale for the whole matrix. How large
-# are the errors of the two ways? What do they say about a model with a few extreme weights?
+# is the error in each case? What do they say about a model with a few extreme weights?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)
