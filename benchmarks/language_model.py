@@ -12,6 +12,7 @@ their losses on the test text are what counts. A trigram model with Kneser-Ney s
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -193,6 +194,7 @@ def run(arguments: Sequence[str] | None = None) -> Found:
     """Train what is not recorded yet, and write the record after each model."""
     options = long_parser(__doc__, "language_model")
     options.add_argument("--only", nargs="+", metavar="NAME", choices=CONTESTANTS, help="these contestants")
+    options.add_argument("--rate", type=float, help="train the seeds with this learning rate, too")
     options = parse_long(options, arguments)
     how = SHORT if options.short else FULL
     record = Record(options.json, how)
@@ -222,8 +224,8 @@ def run(arguments: Sequence[str] | None = None) -> Found:
             rate = best / 2 if best == min(tried) else best * 2
             tried[rate] = trained(name, rate, 0)["val"]
         best = min(tried, key=tried.__getitem__)
-        for seed in how["seeds"]:
-            trained(name, best, seed)
+        for rate, seed in product({best, options.rate or best}, how["seeds"]):
+            trained(name, rate, seed)
         with record.change() as found:
             found.setdefault("rate", {})[name] = best
     return record.found()
