@@ -6,7 +6,7 @@ check.run(my_module)               # all parts that are found
 @pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from annotated.check.adapt import CONVENTIONS, PARTS, Code, Names, Source
 from annotated.check.comparing import Failure
 from annotated.check.law import SECONDS, Law, TimeUp, blame_causes, crash, guard, raised_in
 from annotated.check.laws import LAWS
-from annotated.check.loading import as_script
+from annotated.check.loading import PLAIN, Loader, as_script
 from annotated.check.report import Finding, Report
 
 __all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", "run_file", *PARTS]
@@ -54,17 +54,18 @@ def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
 
 
 def run_file(
-    path: Path, adapter: Path | None = None, seconds: float = SECONDS, strict: bool = False
-) -> Report:
+    path: Path, adapter: Path | None = None, seconds: float = SECONDS, required: Collection[str] = (),
+    loader: Loader = PLAIN,
+) -> Report:  # fmt: skip
     """Hold a file to every law. One that cannot be executed has one finding: why.
 
-    The adapter is a file that defines names and conventions; in it, `mine` is the module under test. If
-    strict, the adapter alone says which laws do not apply.
+    The adapter is a file that defines names and conventions; in it, `mine` is the module under test. If parts
+    are required, nothing of them may stay unclear, and the adapter alone says which laws do not apply.
     """
     with as_script(path), as_script(adapter or path):
         try:
             with guard(seconds):
-                code = Code.load(path, adapter, strict)
+                code = Code.load(path, adapter, required, loader)
         except (Exception, SystemExit, TimeUp) as error:
             what = "adapter" if adapter and raised_in(error) == str(adapter) else "file"
             finding = Finding("file", f"The {what} can be executed.", "", "failed", **crash(error))

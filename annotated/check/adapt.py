@@ -4,7 +4,7 @@ import inspect
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.comparing import expect
-from annotated.check.loading import load
+from annotated.check.comparing import as_plain, expect, unchanged
+from annotated.check.loading import PLAIN, Loader, load
 
 Names = Mapping[str, Any]
 Source = ModuleType | Names
@@ -39,6 +39,10 @@ class Missing(Exception):  # noqa: N818 (it is no error)
     """A law does not apply: what it needs is not there, or not known."""
 
 
+class Unclear(Missing):
+    """What a part takes or gives is not known: an adapter can say it."""
+
+
 def call(function: Callable[..., Any], /, **values: Any) -> Any:
     """Call with those of `values` that the function takes, found by the names of its parameters.
 
@@ -46,26 +50,26 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     not enough to tell which value is meant: what is guessed may be wrong, and then the code would be blamed.
     """
     parameters = parameters_of(function)
+    copies = {key: x.clone() if isinstance(x, Tensor) else x for key, x in values.items()}
     if parameters is None:  # C code, which does not tell its parameters
-        return function(*(x for x in values.values() if x is not None))
+        return function(*(x for x in copies.values() if x is not None))
     used, unknown = match(parameters, values)
     left = [key for key, x in values.items() if key not in used.values() and x is not None]
     if len(unknown) == len(left) == 1 and unknown[0][0] != "*":
         used[unknown.pop()] = left[0]
     if unknown:
         raise unclear(function, *unknown)
-    known = {name: values[key] for name, key in used.items()}
-    before = {key: x._version for key, x in values.items() if isinstance(x, Tensor)}
+    known = {name: copies[key] for name, key in used.items()}
     in_order = [known.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in known]
     result = function(*in_order, **known)
-    changed = [key for key, version in before.items() if values[key]._version != version]
+    changed = [key for key, x in values.items() if isinstance(x, Tensor) and not unchanged(x, copies[key])]
     expect(not changed, f"it writes into the {' and '.join(changed)} that it is given")
     return result
 
 
-def unclear(function: Any, *parameters: str) -> Missing:
+def unclear(function: Any, *parameters: str) -> Unclear:
     what = getattr(function, "__name__", type(function).__name__)
-    return Missing(f"what is `{', '.join(parameters)}` of `{what}`? Say how to call it in an adapter")
+    return Unclear(f"what is `{', '.join(parameters)}` of `{what}`? Say how to call it in an adapter")
 
 
 def match(parameters: Iterable[inspect.Parameter], values: Names) -> tuple[dict[str, str], list[str]]:
@@ -121,17 +125,9 @@ def first(result: Any, strict: bool = True) -> Any:
         tensors = {name: x for name, x in fields.items() if isinstance(x, Tensor)}
         told = [name for name in tensors if name in NAMES["constants"]["outputs"].split()] or [*tensors]
         if strict and len(tensors) > 1 and len(told) != 1:
-            raise Missing(f"which of {', '.join(tensors)} is the output? Return it in an adapter")
-        return tensors[told[0]] if told else result
+            raise Unclear(f"which of {', '.join(tensors)} is the output? Return it in an adapter")
+        return first(tensors[told[0]]) if told else result
     return as_plain(result)
-
-
-def as_plain(x: Any) -> Any:
-    """Return a tensor as one of PyTorch's own class: another class may say that it equals anything."""
-    if isinstance(x, Tensor) and type(x) not in (Tensor, nn.Parameter):
-        with torch._C.DisableTorchFunctionSubclass():
-            return Tensor.as_subclass(x, Tensor)
-    return x
 
 
 @dataclass(eq=False)
@@ -144,6 +140,7 @@ class Code:
     mask_dims: int = 3  # 3: masks (B, 1, S) and (B, T, T); 4: (B, 1, 1, S) and (B, 1, T, T)
     pad: int = 0
     not_applicable: Mapping[str, str] = field(default_factory=dict)  # laws that do not apply, and why
+    required: Collection[str] = ()  # parts of which nothing may be unclear
     stubs: bool = False  # whether it is also held to what the stubs of `annotated build` promise
     knows_pad: bool = False  # whether the code said which number is padding
     adapter: str = ""  # the file of the adapter, whose errors are not those of the code
@@ -162,18 +159,20 @@ class Code:
         return code
 
     @classmethod
-    def load(cls, path: Path, adapter: Path | None = None, strict: bool = False) -> "Code":
+    def load(
+        cls, path: Path, adapter: Path | None = None, required: Collection[str] = (), loader: Loader = PLAIN
+    ) -> "Code":
         """Execute a file, and an adapter, in which `mine` is the file's module.
 
-        What the file only imports from this package is nobody's own work, and does not count. If strict, the
-        adapter alone says which laws do not apply.
+        What the file only imports from this package is nobody's own work, and does not count. If parts are
+        required, the adapter alone says which laws do not apply.
         """
-        module = load(path)
+        module = load(path, None, loader)
         own = {name: x for name, x in vars(module).items() if origin(x) != "annotated"}
-        if strict:
+        if required:
             own.pop("NOT_APPLICABLE", None)
         code = cls.of(own, vars(load(adapter, {"mine": module})) if adapter else None)
-        return replace(code, adapter=str(adapter or ""))
+        return replace(code, adapter=str(adapter or ""), required=required)
 
     def __getitem__(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
@@ -249,7 +248,7 @@ class Code:
         """Call multi-head attention, batch first."""
         parameters = parameters_of(heads)
         if parameters is not None and len(parameters) < 3:
-            raise Missing("needs forward(query, key, value, mask)")
+            raise Unclear("needs forward(query, key, value, mask)")
         code = self
         if isinstance(heads, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
             code = replace(self, batch_first=heads.batch_first, true_hides=True, mask_dims=3)
@@ -263,7 +262,7 @@ class Code:
         parameters = parameters_of(function) or ()
         own = [p for p in parameters if plain(p.name) in ARGUMENTS["mask"]]
         if mask is not None and parameters and not own:
-            raise Missing("it takes no `mask`")
+            raise Unclear("it takes no `mask`")
         try:
             return self.call(function, dims, **given, mask=mask)
         except (TypeError, AttributeError):

@@ -26,6 +26,19 @@ class Failure(Exception):  # noqa: N818 (it is a finding)
         self.seen, self.example, self.mistake, self.facts = seen, example, mistake, facts
 
 
+def as_plain(x: Any) -> Any:
+    """Return a copy of a tensor, which nobody else can change, of PyTorch's own class."""
+    if not isinstance(x, Tensor):
+        return x
+    with torch._C.DisableTorchFunctionSubclass():  # another class may say that it equals anything
+        return Tensor.as_subclass(x, Tensor).clone()
+
+
+def unchanged(x: Tensor, copy: Tensor) -> bool:
+    """Tell whether nothing has written into a copy: PyTorch counts what does, but for `.data` and NumPy."""
+    return copy._version == 0 and (x.is_meta or torch.equal(x.nan_to_num(), copy.nan_to_num()))
+
+
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
     same = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
     return same and torch.allclose(a.float(), b.float(), atol=tolerance, rtol=tolerance)

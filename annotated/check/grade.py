@@ -1,9 +1,10 @@
-"""Grade a folder of submissions, each in a process of its own that may do little besides computing."""
+"""Grade a folder of submissions, each confined, in a process of its own."""
 
-import ast
 import builtins
 import contextlib
 import csv
+import dataclasses
+import functools
 import io
 import json
 import math
@@ -11,13 +12,15 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
-from multiprocessing import current_process, get_all_start_methods, get_context
+from dataclasses import asdict, replace
+from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +28,10 @@ from typing import Any, get_args
 import torch
 
 from annotated.check import LAWS, run_file
-from annotated.check.adapt import PARTS
+from annotated.check.adapt import PARTS, Code
+from annotated.check.comparing import expect
+from annotated.check.confined import Confinement
+from annotated.check.law import EXCUSED
 from annotated.check.report import Finding, Report, Status
 
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
@@ -39,7 +45,11 @@ def not_graded(folder: Path, file: Path) -> Path | None:
 
 
 def grade(
-    folder: Path, require: Iterable[str], seconds: float = 60, adapter: Path | None = None
+    folder: Path,
+    require: Iterable[str],
+    seconds: float = 60,
+    adapter: Path | None = None,
+    allow: Iterable[str] = (),
 ) -> list[Report]:
     """Check each submission below a folder, side by side, each in a process of its own with a time limit.
 
@@ -48,6 +58,7 @@ def grade(
         require: the parts that a submission must have: keys of `PARTS`, or "all".
         seconds: time for each submission.
         adapter: names and conventions for all submissions; it alone may say which laws do not apply.
+        allow: modules that submissions get as they are, besides the copies of those in `given.toml`.
 
     Raises FileNotFoundError if there is no submission, ValueError for an unknown part or no time.
     """
@@ -62,25 +73,63 @@ def grade(
         context.set_forkserver_preload(["torch._dynamo", __name__])
 
     def one(path: Path) -> Report:
+        findings, why = tuple[Finding, ...](), ""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+            place = Path(name).resolve()
+            try:
+                findings, why = checked(copy_for(path, folder, place), place)
+            except (OSError, EOFError) as error:  # such as that the process which starts the others has died
+                why = f"{type(error).__name__}: {error}"
+        told = [f.traceback.replace(str(place), str(folder)) for f in findings]
+        findings = tuple(replace(f, traceback=text) for f, text in zip(findings, told, strict=True))
+        failed = Finding("file", "It can be checked at all.", "", "failed", why)
+        name = str(path.relative_to(folder).with_suffix(""))
+        return Report((*(findings or (failed,)), *lacking(findings, required)), name)
+
+    def checked(path: Path, place: Path) -> tuple[tuple[Finding, ...], str]:
         receiver, sender = context.Pipe(duplex=False)
         token = secrets.token_hex(16)
-        arguments = sender, token, path.absolute(), folder.absolute(), adapter, min(20, seconds / 2)
-        process = context.Process(target=check_in_child, args=arguments, daemon=True)
+        how = path, place, adapter and adapter.absolute(), min(20, seconds / 2), required, (*allow,)
+        process = context.Process(target=check_in_child, args=(sender, token, *how), daemon=True)
         process.start()
         sender.close()
-        findings, why = read_findings(receiver.fileno(), token, seconds)
+        found = read_findings(receiver.fileno(), token, seconds)
         if hasattr(os, "killpg"):
             with contextlib.suppress(OSError):  # whatever it has started
                 os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.join()
         receiver.close()
-        failed = Finding("file", "It can be checked at all.", "", "failed", why)
-        name = str(path.relative_to(folder).with_suffix(""))
-        return Report((*(findings or (failed,)), *lacking(findings, required)), name)
+        return found
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(one, files))
+
+
+def copy_for(path: Path, folder: Path, place: Path) -> Path:
+    """Copy a submission, what lies beside it in a folder of its own, and what is shared. Return its copy."""
+    own = path.parent
+    while (own / "__init__.py").exists() and own.parent != folder:
+        own = own.parent
+
+    def left_out(inside: str, names: list[str]) -> set[str]:
+        files = {name: Path(inside, name) for name in names}
+        large = {
+            name
+            for name, x in files.items()
+            if x.is_symlink() or (x.is_file() and x.stat().st_size > 1 << 20)
+        }
+        return large | {name for name in names if name.startswith((".", "__pycache__"))}
+
+    shared = [x for x in folder.iterdir() if x.name[0] == "_" != x.name[1:2]]
+    for source in {path, *shared} if own == folder else {own, *shared}:
+        target = place / source.relative_to(folder)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=left_out, dirs_exist_ok=True)
+        elif not source.is_symlink():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+    return place / path.relative_to(folder)
 
 
 def required_parts(require: Iterable[str]) -> list[str]:
@@ -93,12 +142,20 @@ def required_parts(require: Iterable[str]) -> list[str]:
 
 
 def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]:
-    """Return a failure for each required part of which no law was kept."""
-    kept = {f.law for f in findings if f.status == "passed"}
-    with_one = {law.part for law in LAWS if law.name in kept}
-    says = "The submission has each part that is required, and laws of it are kept."
-    seen = {part: f"no law of `{PARTS[part][0]}` was kept" for part in required if part not in with_one}
-    return [Finding(f"required: {part}", says, "", "failed", why) for part, why in seen.items()]
+    """Return a failure for each required part of which fewer than half of the laws were kept.
+
+    Those that the adapter says not to apply do not count.
+    """
+    says, found = "The submission has each part that is required, and laws of it are kept.", []
+    status = {f.law: f.status for f in findings if not f.seen.startswith(EXCUSED)}
+    for part in required:
+        laws = [status[law.name] for law in LAWS if law.part == part and law.name in status]
+        kept, name = laws.count("passed"), PARTS[part][0]
+        if kept < max(1, len(laws) / 2):
+            why = f"{kept} of {len(laws)} laws of `{name}` were kept, and half must be"
+            seen = why if kept else f"no law of `{name}` was kept"
+            found.append(Finding(f"required: {part}", says, "", "failed", seen))
+    return found
 
 
 # ---- between the two processes: a line that says that work begins, and one with the findings
@@ -136,8 +193,9 @@ def understood(received: bytes, token: str) -> tuple[tuple[Finding, ...], str]:
 
 
 def check_in_child(
-    sender: Connection, token: str, path: Path, folder: Path, adapter: Path | None, seconds: float
-) -> None:
+    sender: Connection, token: str, path: Path, place: Path, adapter: Path | None, seconds: float,
+    required: list[str], allow: tuple[str, ...],
+) -> None:  # fmt: skip
     """Check a file and send what is found. What the file prints goes nowhere."""
     with contextlib.suppress(AttributeError, OSError):
         os.setsid()  # so that all of its processes can be ended
@@ -147,108 +205,67 @@ def check_in_child(
         os.dup2(nothing, standard)
     os.closerange(pipe + 1, 4096)  # nothing else to write to, such as what starts processes
     torch.set_num_threads(1)
-    vars(current_process()).update(_args=(), _kwargs={})  # which the token is among
     os.write(pipe, b"begun\n")
-    write, leave, encode = os.write, os._exit, json.JSONEncoder().encode
-    why = looks_around(path.read_text("utf-8", "replace"))
-    if not why:
-        ours = shut_out(path, folder, adapter)
-        names, look, compare = watched(ours), watched, tampered
-        findings = [*run_file(path, adapter, seconds, strict=True).findings]
-        why = compare(names, look(ours))
-    if why:
-        findings = [Finding("file", "A submission leaves the grader alone.", "", "failed", why)]
-    data = (encode({"token": token, "findings": [asdict(f) for f in findings]}) + "\n").encode()
+
+    def watched(holds: Callable[[Code], str | None]) -> Callable[[Code], str | None]:
+        @functools.wraps(holds)
+        def held(code: Code) -> str | None:
+            remark = holds(code)
+            expect(not (what := changed()), what)
+            return remark
+
+        return held
+
+    LAWS[:] = [replace(law, holds=watched(law.holds)) for law in LAWS]
+    changed = watch()
+    os.chdir(path.parent)
+    loader = Confinement(place, allow).enter()
+    findings = run_file(path, adapter, seconds, required, loader).findings
+    data = (json.dumps({"token": token, "findings": [asdict(f) for f in findings]}) + "\n").encode()
     while data:
-        data = data[write(pipe, data) :]
-    leave(0)
+        data = data[os.write(pipe, data) :]
+    os._exit(0)
 
 
-# ---- what a submission may not do: this is no sandbox, but it takes more than ordinary Python to get out
-
-FORBIDDEN = re.compile(
-    r"os\.(fork|kill|system|exec|posix_spawn|spawn|remove|rename|rmdir|truncate|link|symlink|chmod)"
-    r"|(shutil|subprocess|pty|socket|ctypes)\.|gc\.get_|signal\.pthread_kill|object\.__setattr__"
-    r"|sys\.(addaudithook|setprofile|settrace|_current_frames)"
-)
-INTROSPECTION = re.compile(
-    r"[fg]_(back|globals|locals)|(tb|gi|cr|ag)_frame|get_objects"
-    r"|__(globals|closure|code|subclasses|kwdefaults)__"
-)
+# ---- what the laws rest on
 
 
-def looks_around(source: str) -> str:
-    """Tell whether code gets hold of what has called it, and how: no part of a Transformer does."""
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-        nodes = [*ast.walk(ast.parse(source))]
-        attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
-        names = {name for name in attributes | texts if INTROSPECTION.fullmatch(name)}
-        return f"it looks at what has called it: {', '.join(sorted(names))}" if names else ""
-    return ""
+def watch() -> Callable[[], str]:
+    """Return what tells whether a name on which the laws rest is another thing by now, and which."""
+    ours = [m for name, m in sys.modules.items() if name.partition(".")[0] == "annotated"]
+    modules = [*ours, builtins, dataclasses, json, math, torch, torch.nn, torch.nn.functional]
+    held = {x for m in (*ours, torch.nn) for x in vars(m).values() if isinstance(x, type)} | {torch.Tensor}
 
+    def look() -> dict[Any, dict[str, Any]]:
+        mode = {"modes": torch._C._len_torch_function_stack(), "dtype": torch.get_default_dtype()}
+        mode |= {"dispatch": torch._C._len_torch_dispatch_stack(), "cast": torch.is_autocast_enabled("cpu")}
+        laws = {law.name: law.holds for law in LAWS}
+        return {x: dict(vars(x)) for x in (*modules, *held)} | {"torch": mode, "LAWS": laws}
 
-def shut_out(path: Path, folder: Path, adapter: Path | None) -> dict[str, Any]:
-    """Keep a submission from this package, from the others' files and from other processes.
+    before = look()
 
-    Returns this package's modules, which go on without being found: who imports them gets none.
-    """
-    package, own = Path(__file__).parents[1], path.parent if path.parent != folder else None
-    allowed = {os.path.realpath(file) for file in (path, adapter) if file is not None}
+    def changed() -> str:
+        now = look()
+        for x, names in before.items():
+            for key in names | now[x] if isinstance(x, type) else names:
+                if now[x].get(key) is not names.get(key) and key != "__warningregistry__":
+                    return f"it changes {getattr(x, '__name__', x)}.{key}"
+        return ""
 
-    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
-        if FORBIDDEN.match(event):
-            raise PermissionError(f"{event}: a submission computes, and leaves other things alone")
-        if event == "sys._getframe" and Path(arguments[0].f_code.co_filename).is_relative_to(package):
-            raise ValueError("a submission does not look at its caller")
-        if event == "import" and str(arguments[0]).partition(".")[0] == "annotated":
-            raise ImportError("a submission is one's own work: it does not import annotated")
-        if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
-            file, mode, flags = Path(os.path.realpath(os.fsdecode(arguments[0]))), *arguments[1:3]
-            writes = flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"}
-            inside = file.is_relative_to(folder) and str(file) not in allowed
-            shared = inside and any(x[0] == "_" != x[:2] for x in file.relative_to(folder).parts)
-            of_others = inside and not shared and not (own and file.is_relative_to(own))
-            if (writes and str(file) != os.devnull) or file.is_relative_to(package) or of_others:
-                raise PermissionError(f"{file.name}: a submission reads its own files, and writes none")
-
-    sys.dont_write_bytecode = True
-    ours = {name: m for name, m in sys.modules.items() if name.partition(".")[0] == "annotated"}
-    for name in ours:
-        del sys.modules[name]
-    sys.addaudithook(refuse)
-    return ours
-
-
-def watched(ours: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the names on which the laws rest: what a submission must leave as it is."""
-    modules = {**ours, **{m.__name__: m for m in (builtins, math, json, torch, torch.nn.functional)}}
-    classes = {t.__name__: t for t in (torch.Tensor, torch.nn.Module, Finding, Report)}
-    laws = {law.name: law.holds for law in LAWS}
-    return {name: dict(vars(x)) for name, x in (modules | classes).items()} | {"LAWS": laws}
-
-
-def tampered(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> str:
-    """Tell whether a name is another thing now, and which."""
-    for name, names in before.items():
-        for key, x in names.items():
-            if now[name].get(key) is not x and key != "__warningregistry__":
-                return f"it changes {name}.{key}"
-    return ""
+    return changed
 
 
 def grades_as_csv(reports: list[Report]) -> str:
     """Lay out grades as CSV: a line for each submission, a column for each law.
 
-    A cell that a spreadsheet would take for a formula begins with an apostrophe.
+    What a spreadsheet would take for a formula, wherever it cuts a cell, has an apostrophe before it.
     """
     columns = ["submission", "result", *get_args(Status), "first mistake", *(law.name for law in LAWS)]
     writer = csv.DictWriter(out := io.StringIO(), columns, extrasaction="ignore")
     writer.writeheader()
     for report in reports:
         texts = {"submission": report.name, "first mistake": report.first_mistake()}
-        formulas = "=", "+", "-", "@", "\t"
-        texts = {name: f"'{x}" if x.startswith(formulas) else x for name, x in texts.items()}
+        texts = {name: re.sub(r"(^|[;\t\r\n])([\s\"]*[=+@-])", r"\1'\2", x) for name, x in texts.items()}
         statuses = {f.law: f.status for f in report.findings}
         result = {"result": "passed" if report.passed else "failed"}
         writer.writerow(texts | result | report.counts() | statuses)

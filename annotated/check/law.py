@@ -13,12 +13,13 @@ from pathlib import Path
 
 import torch
 
-from annotated.check.adapt import PARTS, Code, Missing
+from annotated.check.adapt import PARTS, Code, Missing, Unclear
 from annotated.check.comparing import Failure
 from annotated.check.mistakes import explain
 from annotated.check.report import Finding
 
 SECONDS = 20.0  # for each law, of computing
+EXCUSED = "said not to apply: "
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Law:
         """Hold code to this law; whatever the code does, a finding comes back."""
         finding = partial(Finding, self.name, " ".join((self.holds.__doc__ or "").split()), self.lesson)
         if self.name in code.not_applicable:
-            return finding("missing", code.not_applicable[self.name])
+            return finding("missing", f"{EXCUSED}{code.not_applicable[self.name]}")
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad(), guard(seconds):
                 torch.manual_seed(0)
@@ -43,7 +44,8 @@ class Law:
         except Missing as missing:
             if code.is_stub(self.part):
                 return finding("todo", "not written yet")
-            return finding("missing", str(missing))
+            unclear = isinstance(missing, Unclear) and self.part in code.required
+            return finding("failed" if unclear else "missing", str(missing))
         except Failure as failure:
             mistake = failure.mistake or explain(self.name, failure.seen, **failure.facts)
             return finding("failed", failure.seen, failure.example, mistake)

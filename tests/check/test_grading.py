@@ -3,15 +3,23 @@
 import csv
 import io
 import json
+import math
 import os
+import re
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from command_line import complains, ends
 
-from annotated.check.grade import grade, grades_as_csv
+from annotated import check
+from annotated.check.confined import Confinement, Refused
+from annotated.check.grade import grade, grades_as_csv, watch
+from annotated.check.loading import as_script, load
 from annotated.check.report import junit
 
 RIGHT = (Path(__file__).parent / "right" / "functional.py").read_text(encoding="utf-8")
@@ -24,7 +32,7 @@ def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "ann.py").write_text(RIGHT)
     (tmp_path / "bob").mkdir()
     (tmp_path / "bob/work.py").write_text(RIGHT.replace("-1e30", "-1"))
-    (tmp_path / "eve.py").write_text("import signal\nsignal.raise_signal(9)\n")
+    (tmp_path / "eve.py").write_text("class E(BaseException): pass\nraise E\n")
     (tmp_path / "max.py").write_text("import time\nprint('noise')\ntime.sleep(100)\n")
     reports = grade(tmp_path, PARTS, seconds=40)
     assert {r.name: r.passed for r in reports} == {"ann": True, "bob/work": False, "eve": False, "max": False}
@@ -76,86 +84,329 @@ def test_bad_calls_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         complains(["check", "--grade", tmp_path, "--require", "rate", *flags], capfd, says)
 
 
-# A wrong attention is written below each of these; none of them may pass, nor change another's grade.
-CHEATS = {
-    "empty": "",
-    "not_applicable": "NOT_APPLICABLE = {f'attention: {x}': 'no' for x in ('equation 1', 'mask', 'dropout')}",
-    "wrapper": "from annotated import attention as theirs\ndef attention(*a, **k): return theirs(*a, **k)",
-    "wrapper_later": "def attention(query, key, value, mask=None):\n    import annotated\n"
-    "    return annotated.attention(query, key, value, mask)",
-    "reimport": "import sys\nsys.modules.pop('annotated', 0)\nimport annotated\nattention = annotated.attention",
-    "importlib": "import importlib\nattention = importlib.import_module('annotated.transformer').attention",
-    "reads_ours": "import glob, sys\nfor p in sys.path:\n    for f in glob.glob(p + '/annotated/transformer/attention.py'):\n"
-    "        exec(open(f).read())",
-    "laws": "import annotated.check as c\nc.LAWS.clear()",
-    "laws_of_modules": "import sys\nfor n, m in list(sys.modules.items()):\n    if hasattr(m, 'LAWS'): m.LAWS.clear()",
-    "allclose": "import torch\ntorch.allclose = lambda *a, **k: True",
-    "equal": "import torch\ntorch.Tensor.__eq__ = lambda *a: True\ntorch.equal = lambda *a: True",
-    "softmax": "import torch\ntorch.Tensor.softmax = lambda x, dim=-1: x * 0",
-    "builtins": "import builtins\nbuiltins.isinstance = lambda *a: True",
-    "mocked": "from unittest import mock\nimport torch\nmock.patch('torch.allclose', return_value=True).start()",
-    "json": "import json\njson.dumps = lambda *a, **k: '{}'",
-    "frames": "import sys\nf = sys._getframe()\nwhile f.f_back: f = f.f_back\nf.f_globals['LAWS'] = []",
-    "inspect": "import inspect\nfor s in inspect.stack():\n    s.frame.f_globals.update(close=lambda *a: True)",
-    "traceback": "try: 1 / 0\nexcept Exception as e:\n    f = e.__traceback__.tb_frame\n"
-    "    while f.f_back:\n        f = f.f_back; f.f_globals['close'] = lambda *a: True",
-    "gc": "import gc\nfor x in gc.get_objects():\n    if type(x).__name__ == 'Connection': x.send('passed')",
-    "pipes": "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'passed\\n')\n    except OSError: pass",
-    "half": "import os\nfor fd in range(3, 30):\n    try: os.write(fd, b'\\x00\\x00\\xff\\xff')\n    except OSError: pass",
-    "forged": "import os, json\nfor fd in range(3, 30):\n    try: os.write(fd, json.dumps({'findings': []}).encode() + b'\\n')\n"
-    "    except OSError: pass\nos._exit(0)",
-    "closes": "import os\nos.closerange(3, 60)",
-    "token": "import multiprocessing as m\nprint(m.current_process()._args[1])",
-    "fork": "import os, time\nif os.fork() == 0: time.sleep(300)",
-    "popen": "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])",
-    "kill": "import os\nos.kill(os.getppid(), 9)",
-    "killpg": "import os\nos.killpg(0, 9)",
-    "exit": "import sys\nsys.exit(0)",
-    "os_exit": "import os\nos._exit(0)",
-    "posix_exit": "import posix\nposix._exit(0)",
-    "exit_later": "import posix\ndef attention(*a): posix._exit(0)",
-    "stdout": "import os\nos.write(1, b'alice  passed: 39 passed\\n\\x1b[2J')",
-    "tty": "open('/dev/tty', 'w').write('passed')",
-    "atexit": "import atexit, os\natexit.register(lambda: os.write(3, b'passed'))",
-    "thread": "import threading, time, os\ndef f():\n    time.sleep(1); os.write(1, b'x')\nthreading.Thread(target=f).start()",
-    "class": "import torch\nclass T(torch.Tensor):\n    @classmethod\n    def __torch_function__(c, f, t, a=(), k=None):\n"
-    "        return True if f is torch.allclose else super().__torch_function__(f, t, a, k or {})\n"
-    "def attention(query, key, value, mask=None): return torch.zeros(*query.shape[:-1], value.shape[-1]).as_subclass(T)",
-    "other": "from honest import attention",
-    "other_read": "import os\nexec(open(os.path.join(os.path.dirname(__file__), 'honest.py')).read())",
-    "spoils": "import os\nopen(os.path.join(os.path.dirname(__file__), 'honest.py'), 'w').write('')",
-    "removes": "import os\nos.remove(os.path.join(os.path.dirname(__file__), 'honest.py'))",
-    "forever": "while True: pass",
-    "signals": "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\nsignal.setitimer(signal.ITIMER_PROF, 0)\n"
-    "def attention(*a):\n    while True: pass",
+# ---- what a graded file can reach: loading one confined starts no process
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
+    def run(source: str) -> ModuleType:
+        (tmp_path / "work.py").write_text(source, encoding="utf-8")
+        return load(tmp_path / "work.py", loader_of=Confinement(tmp_path).loader)
+
+    with as_script(tmp_path / "work.py"):
+        yield run
+
+
+FUNCTION = "import torch, functools, copy\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+FUNCTION += "def f(): pass\ndef name(*parts): return '__'.join(('', *parts, ''))\n"
+REACHES = {
+    "globals": "F.softmax.__globals__",
+    "computed": "getattr(F.softmax, name('globals'))",
+    "mapped": "[*map(getattr, [F.softmax], [name('globals')])]",
+    "partial": "functools.partial(getattr, F.softmax)(name('globals'))",
+    "format": "f'{F.softmax.__globals__}'",
+    "own": "f.__globals__",
+    "subclasses": "object.__subclasses__()",
+    "bases": "().__class__.__bases__",
+    "class of a class": "nn.Linear.__class__",
+    "builtins": "__builtins__",
+    "loader": "__loader__.get_data('/etc/passwd')",
+    "spec": "__spec__.loader",
+    "import": "__import__('os')",
+    "eval": "eval('1')",
+    "exec": "exec('x = 1')",
+    "compile": "compile('1', '', 'eval')",
+    "all globals": "globals()",
+    "locals": "locals()",
+    "vars of a module": "vars(torch)",
+    "vars of a class": "vars(nn.Module)",
+    "frame": "(x for x in ()).gi_frame",
+    "code": "(x for x in ()).gi_code",
+    "traceback": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    e.__traceback__",
+    "exit": "class X:\n    def __enter__(self): pass\n    def __exit__(self, a, b, c): c.tb_frame\n"
+    "with X(): raise ValueError",
+    "private of torch": "nn.Linear(1, 1)._call_impl",
+    "renamed": "class Linear: pass\nLinear.__module__ = 'torch'",
+    "module's private": "torch._C",
+    "from": "from torch import _C",
+    "patch": "torch.Tensor.allclose = f",
+    "alias": "for x in [nn.Linear]: x.forward = f",
+    "patch by name": "setattr(nn.Linear, 'forward', f)",
+    "deleted": "del nn.Linear.forward",
+    "dataclass": "import dataclasses\ndataclasses.dataclass(nn.Linear)",
+    "added": "nn.Linear.forward.x += 1",
+    "walrus": "(x := nn.Module).training = 1",
+    "unpacked": "a, nn.Linear.forward = 1, f",
+    "loop": "for nn.Linear.forward in [f]: pass",
+    "pattern": "match F.softmax:\n    case object(__globals__=g): pass",
+    "value": "match 1:\n    case torch.pi: pass",
+    "matched": "class X: __match_args__ = ('a',)",
+    "tensor": "class T(torch.Tensor): pass",
+    "number": "class N(float): pass",
+    "three": "type('T', (), {})",
+    "type of a type": "type(type(1))('T', (), {})",
+    "enumeration": "import enum\nenum.Enum('T', {name('eq'): f})",
+    "equal": "class X:\n    def __eq__(self, other): return True",
+    "reduced": "class X:\n    def __reduce_ex__(self, n): return f, ()",
+    "function of torch": "class X:\n    def __torch_function__(self, *a): pass",
+    "memory": "torch.zeros(1).untyped_storage()",
+    "file": "torch.zeros(1).numpy().tofile('x')",
+    "pointers": "torch.zeros(1).numpy().ctypes",
+    "write": "open('x', 'w')",
+    "outside": "open('/etc/passwd')",
+    "ours": "import annotated",
+    "of ours": "from annotated.check import LAWS",
 }
 
 
-def alive(text: bytes) -> bool:
-    return any(
-        text in p.read_bytes()
-        for p in Path("/proc").glob("[0-9]*/cmdline")
-        if os.access(p, os.R_OK) and p.exists()
-    )
+@pytest.mark.parametrize("cheat", REACHES)
+def test_a_graded_file_reaches_no_insides(cheat: str, run: Callable[[str], ModuleType]) -> None:
+    with pytest.raises((Refused, NameError, ImportError, TypeError)):
+        run(FUNCTION + REACHES[cheat])
+
+
+DOES_NOTHING = {
+    "modules inside": "import torch\nx = torch.os.system('touch made')",
+    "hub": "import torch\ntorch.hub.load('x', 'y')\ntorch.save([1], 'made')",
+    "os": "import os\nos.makedirs('made')\nos.environ['X'] = '1'",
+    "inspect": "from inspect import currentframe\nfor x in [currentframe()]: x.f_back.f_globals['LAWS'] = []",
+    "gc": "import gc\nfor x in gc.get_objects(): x.clear()",
+    "mock": "from unittest import mock\nimport torch\nmock.patch('torch.allclose', return_value=True).start()",
+    "copies": "import torch, json, math\ntorch.allclose = json.dumps = math.sqrt = lambda *a: True",
+    "hooks": "from torch.nn.modules.module import register_module_forward_hook as r\nr(lambda *a: 1)",
+    "modes": "from torch.overrides import TorchFunctionMode\nTorchFunctionMode()",
+    "numpy": "import numpy as np\nnp.save('made', np.zeros(1))\nnp.memmap('made', mode='w+', shape=1)",
+    "wrapped": "import functools, torch\ndef f(): pass\nfunctools.wraps(f)(torch)\nfunctools.wraps(f)(torch.nn.Linear)",
+}
+
+
+@pytest.mark.parametrize("cheat", DOES_NOTHING)
+def test_what_is_not_given_does_nothing(cheat: str, tmp_path: Path, run: Callable[[str], ModuleType]) -> None:
+    before = dict(vars(torch)), dict(vars(torch.nn.Linear)), json.dumps, math.sqrt
+    run(DOES_NOTHING[cheat])
+    assert before == (dict(vars(torch)), dict(vars(torch.nn.Linear)), json.dumps, math.sqrt)
+    assert not (tmp_path / "made").exists()
+    assert not Path("made").exists()
+
+
+HONEST = """\
+from __future__ import annotations
+
+import argparse, json, logging, math, os, random, sys, time, warnings
+from abc import ABC, abstractmethod
+from collections import Counter, namedtuple
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from functools import lru_cache, partial, wraps
+from pathlib import Path
+from typing import NamedTuple, Optional, TypedDict
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor, optim
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+warnings.filterwarnings("ignore")
+logger = logging.getLogger(__name__)
+os.makedirs("runs", exist_ok=True)
+DATA = Path("data") / "train.txt"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0), random.seed(0), np.random.seed(0)
+torch.backends.cudnn.deterministic = True
+with open("sizes.json") as file:
+    SIZES = json.load(file)
+Pair = namedtuple("Pair", "output weights")
+
+
+class Kind(Enum):
+    PRE = "pre"
+
+
+@dataclass
+class Config:
+    d_model: int = 16
+    kinds: list = field(default_factory=lambda: [Kind("pre").value])
+
+
+class Options(TypedDict):
+    eps: float
+
+
+class Base(nn.Module, ABC):
+    _count = 0
+
+    def __init__(self, **sizes):
+        super().__init__()
+        self.__dict__.update(sizes)
+        for name, size in sizes.items():
+            setattr(self, name, size)
+        Base._count += 1
+        self._cache, self.__secret = {}, 1
+
+    @abstractmethod
+    def forward(self, x): ...
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            module.bias.data.zero_()
+
+    def __repr__(self):
+        return f"{self.__class__.__name__}({self.d_model}, {type(self).__name__}, {self.__secret})"
+
+
+class Network(Base):
+    def __init__(self, d_model):
+        super().__init__(d_model=d_model)
+        self.net = nn.Sequential(nn.Linear(d_model, 4), nn.ReLU(), nn.Linear(4, d_model))
+        self.net[0].weight.requires_grad = False
+        self.register_buffer("ones", torch.ones(1))
+        self.apply(self._init_weights)
+        self.activation = getattr(F, "relu")
+
+    def forward(self, x):
+        logger.debug("shape %s", x.shape)
+        return self.net(x) * self.ones.to(x.device)
+
+    def __getattr__(self, name):
+        return super().__getattr__(name)
+
+
+def timed(f):
+    @wraps(f)
+    def inner(*args, **kwargs):
+        start = time.time()
+        return f(*args, **kwargs)
+
+    return inner
+
+
+@torch.jit.script
+@torch.no_grad()
+def helper(x):
+    return x
+
+
+@timed
+def attention(query, key, value, mask: Optional[Tensor] = None, dropout=None):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+    match dropout:
+        case None:
+            weights = F.softmax(scores, dim=-1)
+        case _:
+            weights = dropout(F.softmax(scores, dim=-1))
+    return Pair(weights @ value, weights)
+
+
+config = Config()
+network = Network(**{"d_model": asdict(config)["d_model"]})
+out, shown = network(torch.zeros(2, 16)), repr(network)
+shared = Pair(1, 2)._replace(output=3)._asdict()
+
+if __name__ == "__main__":
+    args = argparse.ArgumentParser().parse_args()
+    for batch in tqdm(DataLoader([])):
+        torch.save(batch, "x.pt")
+"""
+
+
+def test_what_honest_files_do_is_done(tmp_path: Path, run: Callable[[str], ModuleType], monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sizes.json").write_text('{"h": 4}')
+    module = run(HONEST)
+    assert module.SIZES == {"h": 4}
+    assert module.out.shape == (2, 16)
+    assert module.shown == "Network(16, Network, 1)"
+    assert check.attention(module.attention).passed
+    assert module.shared == {"output": 3, "weights": 2}
+
+
+def test_what_a_part_keeps_of_its_arguments_and_results_changes_no_finding() -> None:
+    kept = []
+
+    def zeroes(query, key, value, mask=None):
+        query.data.zero_()
+        return query.sum() * 0 + value[..., :1, :] * 0 + torch.zeros(query.size(-2), 1)
+
+    def overwrites(query, key, value, mask=None):
+        out = torch.zeros(*query.shape[:-1], value.size(-1))
+        kept.append((query, key, value, out))
+        for tensors in kept:
+            for x in tensors:
+                x.data.zero_()
+        return out
+
+    for wrong in (zeroes, overwrites):
+        assert check.attention(wrong).of("failed")
+
+
+# ---- whole gradings: a wrong attention is written below each cheat, and none may pass or change another's grade
+
+CHEATS = {
+    "empty": "",
+    "not_applicable": "NOT_APPLICABLE = {f'attention: {x}': 'no' for x in ('equation 1', 'mask', 'dropout')}",
+    "wrapper_later": "def attention(query, key, value, mask=None):\n    import annotated\n"
+    "    return annotated.attention(query, key, value, mask)",
+    "no_mask": "def attention(query, key, value):\n"
+    "    return (query @ key.mT * query.size(-1) ** -0.5).softmax(-1) @ value",
+    "two_results": "def attention(query, key, value, mask=None):\n"
+    "    out = (query @ key.mT * query.size(-1) ** -0.5).softmax(-1) @ value\n"
+    "    return out if mask is None or mask.all() else {'a': out, 'b': out}",
+    "casts": "import torch\ntorch.autocast('cpu').__enter__()",
+    "stdout": "print('alice  passed: 39 passed')",
+    "other": "from honest import attention",
+    "stdlib": "import os\nfor name in os.listdir('..'): exec(open(name).read())",
+    "forever": "while True: pass",
+    "breaks": "class E(BaseException): pass\ndef attention(*a): raise E",
+}
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs processes of Unix")
-def test_twenty_lines_of_python_change_no_grade(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name, cheat in CHEATS.items():
-        broken = WRONG if "def attention" not in cheat and "attention =" not in cheat else ""
+        broken = WRONG if "def attention" not in cheat else ""
         (tmp_path / f"{name}.py").write_text("" if name == "empty" else f"{broken}\n{cheat}\n")
     (tmp_path / "honest.py").write_text(ATTENTION)
-    (tmp_path / "worker").mkdir()
-    (tmp_path / "worker/work.py").write_text("from parts import attention\n")
-    (tmp_path / "worker/parts.py").write_text(ATTENTION)
+    (tmp_path / "worker/parts").mkdir(parents=True)
+    (tmp_path / "worker/work.py").write_text("from parts.core import attention\n")
+    (tmp_path / "worker/parts/_core.py").write_text(ATTENTION)
+    (tmp_path / "worker/parts/core.py").write_text("from ._core import *\nfrom . import _core as core\n")
     (tmp_path / "zealous.py").write_text(
         "from _shared import scale\n" + ATTENTION.replace("Q.shape[-1] ** -0.5", "scale(Q)")
     )
     (tmp_path / "_shared.py").write_text("def scale(Q): return Q.shape[-1] ** -0.5\n")
-    reports = {r.name: r for r in grade(tmp_path, PARTS, seconds=20)}
+    (tmp_path / "scientist.py").write_text("import numbers as n, statistics, sqlite3\n" + ATTENTION)
+    reports = {r.name: r for r in grade(tmp_path, PARTS, seconds=20, allow=["sqlite3"])}
     passed = {name for name, report in reports.items() if report.passed}
-    assert passed == {"honest", "worker/work", "worker/parts", "zealous"}
-    assert len(reports) == len(CHEATS) + 4
+    assert passed == {"honest", "worker/work", "zealous", "scientist"}
+    assert len(reports) == len(CHEATS) + 5
     assert (tmp_path / "honest.py").read_text() == ATTENTION
     assert capfd.readouterr().out == ""
-    assert not alive(b"time.sleep(300)")
+
+
+def test_a_law_tells_of_a_name_that_is_another_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = watch()
+    assert not changed()
+    for where, name in ((torch, "allclose"), (torch.nn.Linear, "__eq__"), (type(check.LAWS[0]), "__call__")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, lambda *a: True)
+            assert name in changed()
+    with torch.overrides.BaseTorchFunctionMode():
+        assert changed()
+    assert not changed()
+
+
+def test_a_spreadsheet_gets_no_formula_wherever_it_cuts() -> None:
+    seen = "x;=1+1\t@SUM(1)"
+    report = check.Report((check.Finding("attention: mask", "", "", "failed", seen),), '=1;"+1')
+    [row] = csv.DictReader(io.StringIO(grades_as_csv([report])))
+    cells = [cell for text in row.values() for cell in re.split("[;\t]", text)]
+    assert not any(re.match(r"[\"\s]*[=+@-]", cell) for cell in cells)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, as_plain, call, first, perturb, takes
-from annotated.check.comparing import close, compare, expect, expect_shape, numbers, rows_of
+from annotated.check.adapt import Code, Missing, call, first, perturb, takes
+from annotated.check.comparing import as_plain, close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
 from annotated.check.tracing import expect_modes, normalized, spied, trace, unreached, wrapping
 

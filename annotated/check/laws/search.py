@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, as_plain, first, takes, takes_all
-from annotated.check.comparing import Failure, expect
+from annotated.check.adapt import Code, Missing, first, takes, takes_all
+from annotated.check.comparing import Failure, as_plain, expect
 from annotated.check.law import law
 from annotated.check.laws.model import known_padding
 from annotated.check.models import Model, searchable

@@ -31,7 +31,13 @@ def check(args: Namespace) -> int:
         check_output(output, others)
         others.append(output)
     reports = (
-        grade(args.grade, args.require.split(","), args.timeout, args.adapter)
+        grade(
+            args.grade,
+            args.require.split(","),
+            args.timeout,
+            args.adapter,
+            filter(None, args.allow.split(",")),
+        )
         if args.grade is not None
         else []
     )

@@ -1,0 +1,266 @@
+"""Execute a graded file so that it computes, and reaches nothing else.
+
+It gets the modules and builtins of `given.toml`. Each attribute that it names is watched: none leads to the
+interpreter's insides or to what others keep for themselves, and only what is its own can be changed.
+"""
+
+import ast
+import builtins
+import dataclasses
+import functools
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator
+from importlib.machinery import FileFinder, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    ModuleType,
+    SimpleNamespace,
+    TracebackType,
+)
+from typing import Any
+
+import torch
+
+from annotated.check.given import GIVEN, Copy, Enum, Kind, absent, given
+
+NAMES = {key: names.split() for key, names in GIVEN["names"].items()}
+INSIDES = FrameType, CodeType, TracebackType, ModuleType, type  # of types, those of types
+
+
+class Refused(AttributeError):  # noqa: N818 (it is the file's error)
+    """A graded file does what no part of a Transformer needs."""
+
+
+# ---- what a file says
+
+
+def read(source: bytes, path: str) -> ast.AST:
+    """Parse a file, and watch its attributes. Raises Refused for what a file may not say."""
+    tree = ast.parse(source, path)
+    for node in ast.walk(tree):
+        for said in unsayable(node):
+            raise Refused(f"line {getattr(node, 'lineno', 1)}: a graded file does not use `{said}`")
+    return ast.fix_missing_locations(Watch().visit(tree))
+
+
+def unsayable(node: ast.AST) -> Iterator[str]:
+    """Return the names in a node that a file may not use, and `case` where a pattern looks into objects."""
+    looks = isinstance(node, ast.MatchClass) and (node.patterns or node.kwd_patterns)
+    if looks or (isinstance(node, ast.pattern) and any(isinstance(x, ast.Attribute) for x in ast.walk(node))):
+        yield "case"
+    reads = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
+    fields = [] if isinstance(node, ast.Constant) else [value for _, value in ast.iter_fields(node)]
+    for value in fields:
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str) and not sayable(name, reads, isinstance(node, ast.Attribute)):
+                yield name
+
+
+def sayable(name: str, reads: bool, of_object: bool = True) -> bool:
+    if is_special(name):
+        return name in NAMES["read" if reads else "defined"]
+    return not of_object or name not in NAMES["refused"]
+
+
+def is_special(name: str) -> bool:
+    return name[:2] == name[-2:] == "__"
+
+
+class Watch(ast.NodeTransformer):
+    """Lead each attribute through functions of `Confinement`, by names that no file can spell."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        def through(name: str, *arguments: ast.expr) -> ast.Call:
+            call = ast.Call(ast.Name(f"@{name}", ast.Load()), [*arguments], [])
+            return ast.fix_missing_locations(ast.copy_location(call, node))
+
+        self.generic_visit(node)
+        if node.attr.startswith("_"):
+            node.value = through("private", node.value, ast.Constant(node.attr))
+        if not isinstance(node.ctx, ast.Load):
+            node.value = through("writable", node.value)
+            return node
+        return through("seen", node)
+
+
+# ---- what it gets
+
+
+class Confinement:
+    """A folder whose files are executed confined; of the modules in `allow` they get the real ones."""
+
+    def __init__(self, folder: Path, allow: Collection[str] = ()):
+        self.folder, self.allow = folder.resolve(), allow
+        self.modules = set[str]()  # of the folder
+        self.copies = dict[str, Any]()
+        self.more = {"dataclasses": {"dataclass": self.dataclass}, "enum": {"Enum": Enum}}
+        self.more["functools"] = {"wraps": self.wraps}
+        names = {n: x for n, x in vars(builtins).items() if given(n, GIVEN["names"]["builtins"])}
+        own = self.getattr, self.hasattr, self.setattr, self.delattr, self.vars, self.open
+        names |= {f.__name__: f for f in own} | {"type": Kind, "__name__": "builtins"}
+        names |= {f"@{f.__name__}": f for f in (self.seen, self.private, self.writable)}
+        names |= {"__import__": self.find, "__build_class__": self.build_class}
+        outer = self
+
+        class Loader(SourceFileLoader):
+            def get_code(self, fullname: str) -> CodeType:
+                path = self.get_filename(fullname)
+                tree: Any = read(self.get_data(path), path)
+                return compile(tree, path, "exec", dont_inherit=True)
+
+            def exec_module(self, module: ModuleType) -> None:
+                outer.modules.add(module.__name__)
+                vars(module)["__builtins__"] = names
+                super().exec_module(module)
+
+        self.loader = Loader
+
+    def enter(self) -> type[SourceFileLoader]:
+        """Confine what this process imports from the folder from now on. Return what loads a file of it."""
+        finder = FileFinder.path_hook((self.loader, [".py"]))
+
+        def hook(path: str) -> Any:
+            if not self.is_inside(path):
+                raise ImportError
+            return finder(path)
+
+        sys.path_hooks.insert(0, hook)
+        sys.dont_write_bytecode = True
+        sys.addaudithook(stay_inside)
+        return self.loader
+
+    def is_inside(self, path: str) -> bool:
+        return Path(path).resolve().is_relative_to(self.folder)
+
+    def find(self, name: str, names: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
+        """Import what lies in the folder or is allowed; of other modules, a copy or a stand-in."""
+        top, *rest = name.split(".")
+        beside = level or PathFinder.find_spec(top, [*filter(self.is_inside, sys.path)])
+        if beside or top in self.allow:
+            module = builtins.__import__(name, names, local, wanted, level)
+            folders = getattr(module, "__path__", ()) if not getattr(module, "__file__", None) else ()
+            mine = self.owns(module) or (folders and all(map(self.is_inside, folders)))
+            if not (mine or top in self.allow):
+                raise ImportError(f"{name} is the name of another module, too: rename the file")
+        else:
+            module = whole = self.copy(top)
+            for part in rest:
+                if not hasattr(module, part):
+                    setattr(module, part, absent(name))
+                module = getattr(module, part)
+            module = module if wanted else whole
+        for one in wanted or ():
+            if one != "*" and not hasattr(module, one):
+                raise ImportError(f"cannot import name '{one}' from '{name}'")
+        return module
+
+    def copy(self, name: str) -> Any:
+        if name == "annotated":
+            raise ImportError("a submission is one's own work: it does not import annotated")
+        if name not in self.copies and name not in GIVEN["modules"]:
+            if find_spec(name) is None:
+                raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+            self.copies[name] = absent(name)
+        elif name not in self.copies:
+            self.copies[name] = Copy(name, self.more)
+        return self.copies[name]
+
+    # ---- attributes
+
+    def owns(self, x: Any) -> bool:
+        """Tell whether something was made by the folder's files."""
+        if isinstance(x, ModuleType):
+            return x.__name__ in self.modules
+        x = getattr(x, "__thisclass__", x) if isinstance(x, super) else x
+        return (x if isinstance(x, type | FunctionType) else type(x)).__module__ in self.modules
+
+    def seen(self, x: Any) -> Any:
+        """Return what an attribute is, unless it is of the insides."""
+        if isinstance(x, INSIDES):
+            known = isinstance(x, type) and not issubclass(x, type)
+            if isinstance(x, ModuleType):
+                known = type(x) is Copy or self.owns(x) or x.__name__.partition(".")[0] in self.allow
+            if not known:
+                raise Refused(f"a graded file has no use for a {type(x).__name__}")
+        return x
+
+    def private(self, x: Any, name: str) -> Any:
+        """Return what has an attribute that begins with an underscore, if others may see that."""
+        whole = name in ("__dict__", "__getattr__")
+        shown = (is_special(name) and not whole) or name in ("_asdict", "_fields", "_replace")
+        if not shown and (not self.owns(x) or (whole and isinstance(x, type | ModuleType | FunctionType))):
+            raise Refused(f"`{name}` of a {type(x).__name__} is not the graded file's own")
+        return x
+
+    def writable(self, x: Any) -> Any:
+        """Return what an attribute is set of, unless others use it, too."""
+        shared = isinstance(x, type | ModuleType | FunctionType | BuiltinFunctionType)
+        if shared and not (self.owns(x) or type(x) is Copy):
+            raise Refused(f"a graded file does not change {getattr(x, '__name__', x)}")
+        return x
+
+    # ---- builtins, and functions that set attributes
+
+    def named(self, x: Any, name: Any, reads: bool = True) -> Any:
+        if type(name) is not str or not name.isidentifier() or not sayable(name, reads):
+            raise Refused(f"a graded file does not use `{name}`")
+        x = self.private(x, name) if name.startswith("_") else x
+        return x if reads else self.writable(x)
+
+    def getattr(self, x: Any, name: str, *default: Any) -> Any:
+        return self.seen(getattr(self.named(x, name), name, *default))
+
+    def hasattr(self, x: Any, name: str) -> bool:
+        return hasattr(self.named(x, name), name)
+
+    def setattr(self, x: Any, name: str, value: Any) -> None:
+        setattr(self.named(x, name, reads=False), name, value)
+
+    def delattr(self, x: Any, name: str) -> None:
+        delattr(self.named(x, name, reads=False), name)
+
+    def vars(self, x: Any) -> Any:
+        return vars(x if type(x) is SimpleNamespace else self.private(x, "__dict__"))
+
+    def dataclass(self, cls: Any = None, /, **options: Any) -> Any:
+        return dataclasses.dataclass(cls and self.writable(cls), **options)
+
+    def wraps(self, wrapped: Any) -> Callable[[Any], Any]:
+        return lambda f: functools.update_wrapper(f, wrapped) if isinstance(f, FunctionType) else f
+
+    def open(self, file: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
+        """Read a file that lies beside; write none."""
+        if {*mode} & {*"wax+"} or not self.is_inside(str(file)):
+            raise Refused("a graded file reads what lies beside it, and writes nothing")
+        data = Path(str(file)).read_bytes()
+        return io.BytesIO(data) if "b" in mode else io.StringIO(data.decode())
+
+    def build_class(self, body: Callable[..., Any], name: str, *bases: Any, **options: Any) -> Any:
+        made = builtins.__build_class__(body, name, *bases, **options)
+        if not isinstance(made, type) or issubclass(made, torch.Tensor | int | float | type):
+            raise Refused(f"class {name}: a graded file has no tensors, numbers or types of its own kind")
+        return made
+
+
+OUTSIDE = re.compile(
+    r"os\.(fork|kill|system|exec|posix_spawn|spawn|re|rmdir|mk|trunc|.*link|ch)|shutil|subprocess|socket"
+)
+
+
+def stay_inside(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what starts processes or changes files, whoever asks for it: a second wall."""
+    writes = False
+    if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
+        mode, flags = arguments[1:3]
+        changes = flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"}
+        writes = bool(changes) and os.fsdecode(arguments[0]) != os.devnull
+    if writes or OUTSIDE.match(event):
+        raise PermissionError(f"{event}: a graded file computes, and leaves other things alone")
