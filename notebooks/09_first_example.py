@@ -396,8 +396,8 @@ for row, bad in list(zip(written.tolist(), wrong.tolist(), strict=True))[:8]:
 print("the model after", half, "updates")
 
 # %% [markdown]
-# **Before you run this:** how often is the symbol after a wrong symbol wrong, too? And how often is the model
-# wrong at the very same positions when it reads the right symbols instead?
+# **Before you run this:** when the model has written a wrong symbol, how often is the next symbol wrong, too?
+# And how often is the model wrong at the very same positions when it reads the right symbols instead?
 
 # %%
 after_a_mistake = wrong[:, 1:-1]  # the model has just written a wrong symbol: (200, 8)
@@ -423,8 +423,8 @@ assert forced_wrong[wrong.any(dim=1), first_wrong].all()
 # [2016](https://arxiv.org/abs/1511.06732)). The last line shows that the model is not simply lost. Often it
 # makes a *swap*: it writes the next symbol too early, and then the one that it owes.
 #
-# *How much does it cost, and what does the model say after a wrong symbol? We counted it in [Exposure bias,
-# counted](evidence/exposure_bias_counted.ipynb).*
+# *How much does exposure bias cost, and what does the model say after a wrong symbol? We counted both in
+# [Exposure bias, counted](evidence/exposure_bias_counted.ipynb).*
 #
 # **Remember:** in training, the decoder reads the right symbols, and at inference, it reads its own output.
 # So measure a model in the way that you will use it.

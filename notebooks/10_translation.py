@@ -161,9 +161,9 @@ for text in (*val.src, *val.tgt, "Żółw? 🐢 ﷽", "  two  spaces "):
 # %%
 lines = [*train.src, *train.tgt]
 count = sum(len(line.split()) for line in (*val.src, *val.tgt))
-shares = {}
+shares, trials = {}, {}
 for size in (1000, 2000, 6000):
-    trial = SentencePieceTokenizer.train(lines, vocab_size=size)
+    trials[size] = trial = SentencePieceTokenizer.train(lines, vocab_size=size)
     seen = Counter(piece for line in lines for piece in trial.encode(line))
     length = sum(len(trial.encode(line)) for line in (*val.src, *val.tgt)) / count
     shares[size] = length, sum(seen[piece] < 20 for piece in range(size)) / size
@@ -177,9 +177,44 @@ assert shares[6000][1] > 0.6 > 0.4 > shares[2000][1]
 # A small vocabulary makes long sequences, and the time of attention grows with the square of their length. In
 # a large one, most pieces are so rare that their vectors hardly learn anything. So the right size grows with
 # the text: the paper took 37,000 pieces for 4.5 million pairs of sentences, and our 2,000 are a compromise
-# for 20,000 pairs (we did not race the sizes). Beware of one comparison: a loss *per token* says nothing
-# about two vocabularies, because their tokens are not the same. Compare per sentence, or compare the
-# translations.
+# for 20,000 pairs (we did not race the sizes).
+#
+# If you race them, which loss do you compare? Not the loss *per token*: the tokens of two vocabularies are
+# not the same. Divide the loss of the whole text by something that no vocabulary changes, such as its bytes.
+# In bits (1 nat is 1.44 bits), this is **bits per byte**. We try it with the simplest language model, which
+# counts how often each piece follows another, and we let it predict the English half of val.
+#
+# **Before you run this:** which vocabulary will have the lowest loss per piece? And per byte?
+
+# %%
+import math
+from itertools import pairwise
+
+
+def pairs_of(trial, lines):
+    """Each piece after the one before it, with the sentence's start and end."""
+    return [pair for line in lines for pair in pairwise([trial.start, *trial.encode(line), trial.end])]
+
+
+val_bytes, found = sum(len(line.encode()) for line in val.tgt), {}
+for size, trial in trials.items():
+    pairs = pairs_of(trial, train.tgt)
+    both, before, alone = Counter(pairs), Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
+    nats = [
+        -math.log(0.9 * both[a, b] / max(before[a], 1) + 0.1 * (alone[b] + 1) / (len(pairs) + size))
+        for a, b in pairs_of(trial, val.tgt)
+    ]
+    found[size] = sum(nats) / len(nats), sum(nats) / math.log(2) / val_bytes
+    print(f"{size:,} pieces: {found[size][0]:.2f} nats a piece, {found[size][1]:.2f} bits a byte")
+
+# %% tags=["check"]
+assert found[1000][0] < found[2000][0] < found[6000][0]
+assert found[1000][1] > found[2000][1] > found[6000][1]
+
+# %% [markdown]
+# The order is reversed. By the loss per piece, the small vocabulary looks best, because its pieces are short
+# and easy to guess. By the loss per byte, it is the worst: it needs many more guesses for the same text.
+# Compare models with different vocabularies per byte, per sentence, or by their translations.
 #
 # **Remember:** frequent words are one piece, rare words are several, and only the training text decides
 # which.
@@ -275,8 +310,8 @@ assert exact > scored.accuracy**tokens + 0.05  # more than independent mistakes 
 # %% [markdown]
 # After two minutes of training, the model gets the word order and most words right. The second number is so
 # much lower than the first because a sentence is right only if every token is ([09](09_first_example.ipynb)).
-# It is not as low as the ninth-power rule of that lesson would have it, though. The rule takes mistakes for
-# independent, and in real text they are not: they *cluster* in the hard sentences and leave others untouched.
+# It is not as low as the ninth-power rule of that lesson predicts, though. The rule assumes that mistakes are
+# independent, but in real text they are not: they *cluster* in the hard sentences and leave others untouched.
 #
 # And the penguin? The second sentence below has a word that never occurs in the training text, and the third
 # has no capitals:
@@ -350,10 +385,8 @@ assert hits == [6, 4, 2, 0]
 # That is one reason to compute BLEU for a whole text: **we add up the counts of all sentences before we
 # divide.**
 
+
 # %%
-import math
-
-
 def bleu_by_hand(hypotheses, references):
     """BLEU of a text; both are lists of lists of words."""
     pairs = list(zip(hypotheses, references, strict=True))
@@ -416,8 +449,17 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 # The first repeats the German source. The second looks for the most similar training sentence and gives
 # *its* translation. The third writes the right English words in German order. It asks the grammar for the
 # right word each time, so it chooses words better than any dictionary could.
+#
+# Beside BLEU we print **chrF** (Popović, [2015](https://aclanthology.org/W15-3049/)), which compares runs of
+# 1 to 6 *characters*. It is a mean of precision (how much of the translation is in the reference?) and recall
+# (how much of the reference is in the translation?), in which recall counts twice. It needs no rules for
+# cutting words, and a word with a wrong ending still earns something.
+#
+# **Before you run this:** which of the two scores will be kinder to the third system, whose words are right
+# and whose order is wrong?
 
 # %%
+from annotated import chrf
 from annotated.translation.data.grammar import sample, word_by_word
 
 meanings = {pair.german: pair for pair in sample(11_000)}  # val and test are among the first 11,000 pairs
@@ -437,7 +479,7 @@ neighbors = {
     "our model": said,
 }
 for name, texts in neighbors.items():
-    print(f"{name:26} ≈{bleu(texts, val.tgt).value:.1f}")
+    print(f"{name:26} BLEU ≈{bleu(texts, val.tgt).value:4.1f}  chrF ≈{chrf(texts, val.tgt).value:4.1f}")
 
 # %% tags=["check"]
 scores = {name: bleu(texts, val.tgt).value for name, texts in neighbors.items()}
@@ -498,8 +540,8 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *Figure 3. The same two outputs, scored on 200 draws of the test sentences. The two heaps do not touch, so
-# no luck of the sentences explains the difference.*
+# *Figure 3. The same two outputs, scored on 200 draws of the test sentences. The two groups of scores do not
+# overlap, so luck with the sentences cannot explain the difference.*
 
 # %% tags=["check"]
 assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German order"])
@@ -555,14 +597,14 @@ assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German or
 # OPUS-MT has published more than a thousand of them. Most are Transformers of the paper's base size, and they
 # run on a laptop. In the library `transformers`,
 # `MarianMTModel.from_pretrained("Helsinki-NLP/opus-mt-en-de")` is a PyTorch module like ours, and the loop of
-# [09](09_first_example.ipynb) trains it once its forward pass is exchanged. Take a *small* learning rate,
-# 0.00002 or so, without the schedule of the paper: its peak in 09 is more than a hundred times higher, and at
-# such a rate the model forgets what it has learned before it learns anything new.
+# [09](09_first_example.ipynb) trains it once you adapt the line with the forward pass. Take a *small*
+# learning rate, 0.00002 or so, without the schedule of the paper: its peak in 09 is more than a hundred times
+# higher, and at such a rate the model forgets what it has learned before it learns anything new.
 #
 # **Then choose among translations.** A search returns its likeliest translation, which is not always the best
 # one. *Reranking* lets another model score a handful of candidates. *Minimum Bayes risk* decoding (MBR) draws
-# many candidates and takes the one that is most like all the others by some measure. Both buy quality with
-# time, and whatever measure they choose by can no longer be used to report the result
+# many candidates and takes the one that is most like all the others by some measure. Both spend time to gain
+# quality, and the measure by which they choose can no longer be used to report the result
 # ([12](12_results.ipynb)).
 
 # %% [markdown]

@@ -4,7 +4,7 @@
 # **You write beam search for whole batches and with a cache, as in a real translator, and you see what it
 # finds and where it fails.**
 #
-# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Beside this
+# Previous: [10_translation](10_translation.ipynb) · Next: [12_results](12_results.ipynb) · Alongside this
 # lesson: [21_averaging](21_averaging.ipynb)
 #
 # *45 minutes to read, a minute to run.*
@@ -12,7 +12,7 @@
 # - **Before:** you know the greedy loop and the causal mask ([00](00_start_here.ipynb)), and what BLEU counts
 #   ([10](10_translation.ipynb)).
 # - **After:** you can write decoding with a key/value cache and a batched beam search. You can test both, and
-#   you can say what a beam and a length penalty are good for, and when to draw instead of to search.
+#   you can say what a beam and a length penalty are good for, and when to draw instead of searching.
 #
 # This lesson covers section 6.1 of "Attention Is All You Need" (Vaswani et al., 2017), which we call "the
 # paper". A number after `≈` may differ on your processor. Folded cells called *Check* test what the text
@@ -659,8 +659,8 @@ scored = scored.encode(
 # The penalty matters only when we compare *finished* hypotheses. Within one step all hypotheses have the same
 # length, so it does not change which of them the beam keeps.
 #
-# Now we can explain the empty translation at the top of this page. For *Two girls want to surprise their
-# sister.* the model is so unsure that every complete translation is very improbable. Ending at once is
+# Now we can explain the empty translation at the top of this page. The model is so unsure about *Two girls
+# want to surprise their sister.* that every complete translation is very improbable. Ending at once is
 # improbable, too, but it takes only a *single* improbable token.
 
 # %%
@@ -691,7 +691,7 @@ assert 4 <= wide[0].index((tokenizer.end,)) < 20  # how many first words are lik
 # translation too much probability. **The most probable translation is not always a good one, and a narrow
 # beam hides that.**
 #
-# ### What it brings
+# ### What search gains in BLEU
 #
 # We measured greedy decoding and 18 beam searches on the 1,000 captions of a test set. The table shows
 # five of these results. In it, "none" means no penalty, "gnmt 0.6" is the paper's penalty, and "length"
@@ -782,8 +782,8 @@ assert (draw(some.expand(20, -1), temperature=0.01) == some.argmax()).all()
 # %% [markdown]
 # For the chess players, the model is sure: nearly every draw is the translation that a search finds, and the
 # settings hardly matter. For the carver it is not sure, and drawing shows that at once, while a search hides
-# it. At temperature 1, the tail puts pieces together that are no German at all. The figure shows the step at
-# which it happens.
+# it. At temperature 1, the tail joins pieces into words that are not German at all. The figure shows the step
+# at which this happens.
 
 # %% tags=["figure-sampling", "scaffold"]
 with evaluating(model):
@@ -805,7 +805,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 5. The blue and gray bars are the model's own probabilities. Top-p draws only from the blue pieces.
-# Here p is 0.3. Most of the gray ones stand outside the figure. The orange bars are the probabilities at a
+# Here, p is 0.3. Most of the gray bars lie outside the figure. The orange bars are the probabilities at a
 # temperature of 0.3.*
 
 # %% tags=["check"]

@@ -230,7 +230,7 @@ assert abs((spreads < stdev(runs)).double().mean() - 0.025) < 0.005
 # *t* times the estimated $e$, and $t$ is larger: 4.30 with two runs of each model, 2.23 with six.
 #
 # **Before you run this:** the rule says that two runs of each show a difference of 2 points, with $s = 0.6$,
-# in 80% of experiments or more. In how many of 20,000 invented experiments do they?
+# in 80% of experiments or more. In how many of 20,000 simulated experiments do they?
 
 # %%
 T = {2: 4.303, 3: 2.776, 4: 2.447, 6: 2.228, 8: 2.145, 63: 1.979}  # Student's t: 97.5%, 2n - 2 degrees
@@ -380,8 +380,9 @@ assert correlation < -0.95
 # > "This hurts perplexity, as the model learns to be more unsure, but improves accuracy and BLEU score."
 # > (section 5.4)
 #
-# Two systems of ours disagree in the same way. They are equal but for the smoothing, and each was trained
-# with five seeds. "Calibration" is the mean gap between how sure a model is and how often it is right.
+# Two systems of ours disagree in the same way. They are identical except for the smoothing, and each was
+# trained with five seeds. "Calibration" is the mean gap between how sure a model is and how often it is
+# right.
 #
 # **Before you run this:** which of the four measures prefer the model without smoothing?
 
@@ -414,6 +415,22 @@ for measure, least in (("perplexity", 5), ("calibration", 5), ("accuracy", 5), (
 # Accuracy and BLEU ask which token is *first*, and there the smoothed model wins. Neither pair is wrong.
 # Choose the measure that asks what your application needs.
 #
+# ### Which numbers survive another vocabulary?
+#
+# > "Listed perplexities are per-wordpiece, according to our byte-pair encoding, and should not be compared to
+# > per-word perplexities." (Table 3)
+#
+# A model with short pieces has an easier guess each time, and more guesses to make. In
+# [10](10_translation.ipynb), the order of three vocabularies by the loss per piece is the reverse of their
+# order by bits per byte. So before you compare two numbers, look up what has to be equal:
+#
+# | number | across vocabularies? | what must be equal |
+# | --- | --- | --- |
+# | loss per token, perplexity, accuracy of tokens | no | the vocabulary and the text |
+# | loss per sentence, bits per byte | yes | the text |
+# | BLEU, chrF | yes | the text and the signature |
+# | learned measures (below) | yes | the text and the version of the measuring model |
+#
 # *Does Table 3 hold for small models? We trained 69 of them and gave each row a learning rate that suits
 # it. One head is too few for small models, too, and about half of the rows cannot be told apart from the
 # base model: [Does the paper's Table 3 hold at our size?](evidence/table_3_at_our_size.ipynb)*
@@ -441,8 +458,8 @@ for measure, least in (("perplexity", 5), ("calibration", 5), ("accuracy", 5), (
 # professional translators mark each *error span* and say how serious it is. This is slow and expensive.
 #
 # **What is a point worth?** Kocmi and colleagues ([2024](https://aclanthology.org/2024.acl-long.110/)) asked
-# which difference of each measure people notice. Ask the same of your own table: a difference can be certain,
-# in that no luck explains it, and still be too small for anyone to see.
+# how large a difference in each measure must be before people notice it. Ask the same about your own table: a
+# difference can be certain, in that no luck explains it, and still be too small for anyone to see.
 #
 # None of the learned measures can be run in this notebook, because their models are too large to come with
 # it. In this series BLEU is usually enough, because the systems are similar and we count all scores in the
@@ -484,9 +501,9 @@ assert ours.low < 41.02 < ours.high
 #
 # This is longer and less impressive, but a reader can judge it. Their score is far inside our interval. The
 # two models were not trained in the same way, and a different seed would give a different score. The best of
-# three equally good trainings is expected to lie about 0.5 to 0.7 above their mean, as far as so few runs can
-# tell. That is more than our lead. *What did each look change, and how much is a look worth? [How honest is a
-# test score?](evidence/how_honest_is_a_test_score.ipynb)*
+# three equally good training runs is expected to lie about 0.5 to 0.7 above their mean, as far as so few runs
+# can tell. That is more than our lead. *What did each look change, and how much is a look worth? [How honest
+# is a test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #
@@ -562,7 +579,7 @@ def test_power(power):
         (0.3, 0.6, 1),
         (0.3, round(uniform(0.2, 0.6), 2), randint(3, 30)),
     ):
-        errors = difference / spread * (seeds / 2) ** 0.5  # how many standard errors the difference is large
+        errors = difference / spread * (seeds / 2) ** 0.5  # how large the difference is, in standard errors
         right = torch.special.ndtr(torch.tensor(errors - 1.96)).item()
         share = power(difference, spread, seeds)
         assert share is not None, "nothing is returned"

@@ -2,7 +2,7 @@
 # # 13 · Reading attention
 #
 # **You look into a trained translator, turn its attention into a word alignment, test two stories about
-# single heads, and find the one place where the gender of a word decides. Then you grow a head that you
+# single heads, and find the one place that carries the gender of a word. Then you grow a head that you
 # understand.**
 #
 # Previous: [12_results](12_results.ipynb) · Next: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) ·
@@ -73,7 +73,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 1. Cross-attention of one translation. Each row is one step of writing, named after the token that
-# it wrote. The darker a cell is, the larger is its weight.*
+# it wrote. The darker a cell, the larger its weight.*
 #
 # > "As side benefit, self-attention could yield more interpretable models." (section 4)
 #
@@ -240,8 +240,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 2. The alignment error rate of every cross-attention head. Left: from the row that has just read a
-# German word. Right: from the row that will say it next. The darker a cell is, the larger
-# is the error rate; the lowest of each panel is framed.*
+# German word. Right: from the row that will say it next. The darker a cell, the larger the error rate; the
+# lowest rate of each panel is framed.*
 
 # %% tags=["check"]
 assert rates["reads"][1, 1] == min(grid.min() for grid in rates.values()) < 0.25
@@ -264,7 +264,7 @@ assert mean_of_layer_4 < error_rate(lazy) - 0.05
 # %% [markdown]
 # The lowest number of all belongs to **layer 2, head 2, in the rows that read**: ≈0.20. Is it really the best
 # map? It was picked among 32, and there are only 24 captions. So we draw the captions again, with
-# replacement, and look how much such a difference moves (the bootstrap of [10](10_translation.ipynb)):
+# replacement, and see how much such a difference moves (the bootstrap of [10](10_translation.ipynb)):
 
 
 # %% tags=["scaffold"]
@@ -569,8 +569,9 @@ assert sum(by_layer) < 0.5 * (all_uniform - intact)
 
 # %% [markdown]
 # The six least important heads are simply idle, at least on the captions on which we picked them. In the last
-# layer the heads do replace each other: 0.35 together, 0.19 one by one. And so do the layers. Each as a
-# whole, the four add up to 0.50, but all at once cost 1.82: what one layer misses, another supplies.
+# layer, the heads do replace each other: together they cost 0.35, but one by one only 0.19. And so do the
+# layers. One layer at a time, the four increases add up to 0.50, but all four layers at once cost 1.82: what
+# one layer misses, another supplies.
 #
 # A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator
 # of the paper's base size further, so that it learned to switch off its own heads. Without 38 of its 48
@@ -590,8 +591,8 @@ assert sum(by_layer) < 0.5 * (all_uniform - intact)
 # woman is sleeping* begins with *Eine*. Run the model on the first one, and in the middle of the run, replace
 # a single state by the state that the second sentence has in the same place. If the answer flips, this state
 # carries the decision. This is **activation patching**. Meng and colleagues (2022) located facts in GPT with
-# a relative of it. By such experiments, Wang and colleagues (2022) found 26 heads of GPT-2 small that decide
-# who gets the drink in *When John and Mary went to the store, John gave a drink to*.
+# a related method. With such experiments, Wang and colleagues (2022) found 26 heads of GPT-2 small that
+# decide who gets the drink in *When John and Mary went to the store, John gave a drink to*.
 
 # %%
 start = torch.tensor([[tokenizer.start]])
@@ -685,8 +686,8 @@ for case in cases[::2]:
 assert max(shares[:2]) < 0.05 < shares[2] < 0.4 < 0.6 < shares[3]
 
 # %% [markdown]
-# Layers 3 and 4, and mostly layer 4. These are the layers in which Figure 3 found the word to be said, so two
-# different experiments agree.
+# The gender is fetched in layers 3 and 4, and mostly in layer 4. These are the layers in which Figure 3 found
+# the word to be said, so two different experiments agree.
 #
 # Not every decision is that local. In German, the ending of an adjective depends on the gender, too. When the
 # model has written *Ein* or *Eine* and is to translate *young*, it could read the gender from the article
@@ -709,8 +710,8 @@ assert feminine > 0.9 > 0.05 > masculine
 # Where they disagree, the English noun is ahead both times, but the article takes about a third of the
 # probability away from it. This decision has two sources. (All this holds for these sentences and words.)
 #
-# **Remember:** to find where a decision lives, move one state from a run that decides otherwise, and watch
-# whether the answer moves along.
+# **Remember:** to find where a decision lives, move one state from a run that decides otherwise, and see
+# whether the answer moves with it.
 
 # %% [markdown]
 # ## A head that we understand: induction
@@ -832,16 +833,16 @@ assert toys[2].maps[0][0, first_head].diagonal(-1).mean() > 0.4
 # %% [markdown]
 # With two layers, the loss of repeated tokens falls from 3 to almost nothing. The trick takes two heads. A
 # head of layer 1 looks at the token before, so that each state also says *what came before me*. A head of
-# layer 2 asks *before whom stood my own token?*, finds the token after the earlier copy, and predicts it. If
+# layer 2 asks *which token stood right after an earlier copy of mine?*, finds that token, and predicts it. If
 # we blind the head of layer 1, the whole trick is gone, although the head of layer 2 is untouched. With one
 # layer, a key cannot know what stood before its token. Such a model can still learn that the next token is
 # one of those that the row has shown already. That is a choice among 5 to 12 tokens, or about 2 nats, and it
 # does little better.
 #
-# Olsson and colleagues found such heads in language models with up to 13 billion weights. In their trainings,
-# the heads appear at the time at which the models suddenly become better at using what stands earlier in the
-# text. For small models without feed-forward networks, their evidence is causal. For large models they call
-# it preliminary and indirect.
+# Olsson and colleagues found such heads in language models with up to 13 billion weights. In their training
+# runs, the heads appear just when the models suddenly become better at using what stands earlier in the text.
+# For small models without feed-forward networks, their evidence is causal. For large models they call it
+# preliminary and indirect.
 #
 # **Remember:** an induction head looks at the token after an earlier copy of the current one. It needs a
 # second head, one layer below, which tells each token what stood before it.

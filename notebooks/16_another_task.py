@@ -252,10 +252,10 @@ assert list(spans(seen) - spans(had)) == [("NP", 2, 4)]
 # their harmonic mean.
 #
 # Is 5/6 a good score? To judge it, you need baselines. A *weak* one does not read the sentence: it only
-# counts the words and predicts the most frequent tree of that length. But whoever beats a weak baseline has
-# shown little. So we take a *strong* one, too: a dozen lines without a neural network. It gives each word its
-# most frequent part of speech. Then it looks for the training sentence of the same length whose parts of
-# speech agree at the most places, and copies its tree.
+# counts the words and predicts the most frequent tree of that length. But beating a weak baseline shows
+# little. So we take a *strong* one, too: a dozen lines without a neural network. It gives each word its most
+# frequent part of speech. Then it looks for the training sentence of the same length whose parts of speech
+# agree at the most places, and copies its tree.
 #
 # **Before you run this:** what F1 do the two baselines reach, and how many of the 200 trees do they get
 # exactly right?
@@ -310,8 +310,8 @@ assert 100 < sum(a == b for a, b in zip(looked_up, gold, strict=True)) < 140 <= 
 assert not {pair.english for pair in held_out} & {pair.english for pair in training}
 
 # %% [markdown]
-# The weak baseline would have made any parser look good. Against the strong one, there is little room above
-# in F1, but much in exact trees.
+# The weak baseline would have made any parser look good. The strong one leaves little room for improvement in
+# F1, but much in exact trees.
 #
 # **Remember:** F1 gives credit for each right bracket, so even a parser that does not read earns some.
 # Compare with the best simple method that you can think of, not with the worst.
@@ -321,9 +321,9 @@ assert not {pair.english for pair in held_out} & {pair.english for pair in train
 #
 # Real text is full of sentences like the one about the telescope. The grammar's sentences are not: each has
 # one reading. So we add sentences that have two. They all look alike, *She saw the cook with a hammer*, and
-# the folded cell gives each the tree that makes sense. Who *hits* the cook with a hammer uses the hammer. Who
-# *sees* the cook with a hammer does not, so there the cook has it. Neither the verb nor the thing decides
-# alone; the pair does.
+# the folded cell gives each the tree that makes sense. Somebody who *hits* the cook with a hammer uses the
+# hammer. Somebody who *sees* the cook with a hammer does not, so in that sentence the cook has it. Neither
+# the verb nor the thing decides alone; the pair does.
 
 # %% tags=["scaffold"]
 from itertools import product
@@ -383,8 +383,8 @@ known_pairs = by_kind[True, False][-100:] + by_kind[False, False][-100:]
 new_pairs = by_kind[True, True][:50] + by_kind[False, True][:50]
 
 # %% [markdown]
-# For the training there are 1,000 of them, half of each reading. For the test there are 200 others whose
-# pairs of verb and thing occur in training, and 100 with eight pairs that do not. Again we put simple methods
+# For training, there are 1,000 of them, half with each reading. For testing, there are 200 others whose pairs
+# of verb and thing occur in training, and 100 with eight pairs that do not. Again we put simple methods
 # first: the lookup from above, and one that was made for these sentences, a table with the most frequent
 # reading of each pair.
 #
@@ -469,7 +469,7 @@ adam = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9,
 schedule = noam_scheduler(adam, model_size=64, factor=0.3, warmup=100)
 loss = SimpleLossCompute(model.generator, LabelSmoothing(len(marks), padding_idx=marks.pad, smoothing=0.1))
 average = torch.optim.swa_utils.AveragedModel(model)
-with CpuKernels():  # what attention is sooner computed by here
+with CpuKernels():  # compute attention in the way that is faster here
     run_epoch(islice(forever, 560), model, loss, adam, schedule)
     for _ in range(140):
         run_epoch(islice(forever, 1), model, loss, adam, schedule)
@@ -538,10 +538,10 @@ assert new_right > 10
 # A model that was built for translation has learned to parse. In F1 it is only a little above the lookup,
 # because a sentence without a tree earns nothing. In exact trees it is far ahead, and it also builds trees
 # that it has never seen. For the sentences with two readings it has found out by itself that the verb and the
-# thing decide: it gets most of the known pairs right, where the lookup gets half, though not all of them, as
-# the table does. On the new pairs it is wrong more often than right. It cannot know them, and what it has
-# learned of their verbs and things in other pairs misleads it: a mirror, for one, was never used for anything
-# in training.
+# thing decide: it gets most of the known pairs right. The lookup gets half of them right, and the table all
+# of them. On the new pairs it is wrong more often than right. It cannot know them, and what it has learned of
+# their verbs and things in other pairs misleads it: a mirror, for one, was never used for anything in
+# training.
 #
 # Its two values of F1 are far apart. Which one is its score? EVALB, the usual scoring program, leaves out
 # sentences whose predicted tree has the wrong number of words. Then a parser that fails on difficult
@@ -682,8 +682,8 @@ assert repaired < 0.6 * found.count(None)
 # %% [markdown]
 # ## What you can now say
 #
-# - A tree becomes a sequence of brackets and marks, and parsing becomes translation with the same model. It
-#   reads which words decide between two trees, where a lookup by parts of speech cannot.
+# - A tree becomes a sequence of brackets and marks, and parsing becomes translation with the same model. The
+#   model learns which words decide between two trees, which a lookup by parts of speech cannot do.
 # - Labeled F1 compares brackets, and an output that is not a tree must count as a failure.
 # - A decoder writes only valid outputs if all other tokens are masked, but greedy decoding still cannot go
 #   back.

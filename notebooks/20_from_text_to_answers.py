@@ -7,12 +7,13 @@
 # Previous: [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [17_since_2017](17_since_2017.ipynb)
 #
-# *45 minutes to read, about a minute to run.*
+# *45 minutes to read, about a minute and a half to run.*
 #
 # - **Before:** you know what a decoder-only language model is ([00](00_start_here.ipynb),
 #   [17](17_since_2017.ipynb)) and how a model is trained ([08](08_training_recipe.ipynb)).
 # - **After:** you can say what fine-tuning, LoRA, learning from preferences and learning from verifiable
-#   rewards each do to a model, write the loss of each, and name what goes wrong with it.
+#   rewards each do to a model, write the loss of each, and name what goes wrong with it. You can spend
+#   computation on choosing among answers, and you can check whether an exam is to be trusted.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017); nothing in this lesson is from it. A
 # number after `≈` may differ on your processor. You can skip the folded cells: *Scaffolding* prepares and
@@ -176,7 +177,7 @@ print(read(write(base, ["4821>"], 17)[0]))
 
 # %% [markdown]
 # It answers, and then it goes on with a question of its own, since in its text a line is followed by another
-# line. **Before you run this:** we give it 300 questions that are new to it. How many answers will be right?
+# line. **Before you run this:** we give it an exam of 300 questions. How many answers will be right?
 # And how many if, in place of drawing, we take the likeliest symbol each time?
 
 # %%
@@ -192,14 +193,14 @@ def share(found):
 _ = torch.manual_seed(1)
 prompts = [f"{question}>" for question in exam]
 drawn = share([read(row[5:]) for row in write(base, prompts, 4)])
-best = share([read(row[5:]) for row in write(base, prompts, 4, greedy=True)])
+best_of_base = share([read(row[5:]) for row in write(base, prompts, 4, greedy=True)])
 human = share([human_answer(question, random.Random(question)) for question in exam])
-print(f"people ≈{human:.0%}, drawn ≈{drawn:.0%}, likeliest symbols ≈{best:.0%}")
+print(f"people ≈{human:.0%}, drawn ≈{drawn:.0%}, likeliest symbols ≈{best_of_base:.0%}")
 
 # %% tags=["check"]
 assert 0.65 < human < 0.8
 assert drawn < human
-assert best > human + 0.1
+assert best_of_base > human + 0.1
 
 # %% [markdown]
 # Drawn answers are wrong even more often than people's. The model has learned the distribution of its text,
@@ -295,13 +296,13 @@ assert shares["new", True][0] > shares["new", False][0]
 
 # %% [markdown]
 # The pretrained model already knew how to sort; the examples only taught it *when*. A new model has to learn
-# sorting from the 300 examples, and does it worse. Our questions are random digits, so learning to predict
-# them uses up a part of each gradient for nothing. For the new model, that matters much; for the pretrained
-# one, by a few points of the drawn answers. And its drawn answers are still no better than the examples,
-# whose writers made mistakes.
+# sorting from the 300 examples, and does so less well. Our questions are random digits, so learning to
+# predict them uses up a part of each gradient for nothing. For the new model, this waste is expensive; for
+# the pretrained one, it costs only a few points of the drawn answers. And even the pretrained model's drawn
+# answers are no better than the examples, whose writers made mistakes.
 #
 # **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. The model becomes as
-# good as its examples, and most of what it needs for that it had before.
+# good as its examples, and it brings most of what it needs from pretraining.
 
 # %% [markdown]
 # ## Fewer numbers to train: LoRA
@@ -361,7 +362,7 @@ assert lora[1] > shares["new", True][1] + 0.1
 # **Remember:** LoRA learns a difference of low rank for each matrix, and leaves the matrix alone.
 
 # %% [markdown]
-# ## Preferences: DPO
+# ## Preferences: a reward model
 #
 # It is often easier to say which of two answers is better than to write a good one. Suppose that people write
 # the answer in two styles, `1248` or `1 2 4 8`, and that readers prefer the second. We fine-tune a model on
@@ -385,23 +386,122 @@ for question, one, other in zip(asked, replies(both, asked), replies(both, asked
 print(len(preferred), "pairs, such as", preferred[0], "before", rejected[0])
 
 # %% [markdown]
-# The method behind the first assistants is called *reinforcement learning from human feedback*, RLHF
-# (Christiano et al., 2017; Ouyang et al., 2022). It trains a second model, the *reward model*, to predict
-# which answer people prefer, and then trains the assistant to get high rewards (by an algorithm named PPO),
-# with a penalty for moving far away from the model as it was (the *KL penalty*).
+# Readers can't judge every answer that a model will ever write. But a second model, the **reward model**, can
+# learn to predict them. It gives each answer $y$ to a question $x$ one number, its reward $r(x, y)$. How do
+# two numbers become a preference? By an old model of who wins a match (Bradley and Terry, 1952): the
+# preferred answer $y_w$ wins against the rejected one, $y_l$, with the probability
 #
-# **Direct preference optimization**, DPO (Rafailov et al., 2023), reaches for the same goal with one loss and
-# without a reward model. Let $\log \pi(y \mid x)$ be the log-probability of an answer, which is the sum over
-# its symbols, and $\pi_0$ the model as it was before. An answer's *gain* is $\log \pi(y \mid x) - \log
-# \pi_0(y \mid x)$. The loss asks that the preferred answer $y_w$ gain more than the rejected one, $y_l$:
+# $$p(y_w \text{ wins}) = \sigma\left(r(x, y_w) - r(x, y_l)\right), \qquad \sigma(z) = \frac{1}{1 + e^{-z}}$$
+#
+# The loss is $-\log p$, as always. Only differences count: add the same number to all rewards of a question,
+# and nothing changes. The reward model itself is our model with another last layer, which is read at the end
+# of the answer.
+#
+# **Before you run this:** we train it on 100 pairs and test it on the others. Then it sees two answers to
+# each question of the exam: the right digits without spaces, and the digits in *descending* order with
+# spaces. Which of the two gets the larger reward?
+
+
+# %%
+class RewardModel(nn.Module):
+    """Question-answer pairs to rewards (pairs,), read at the last symbol of each answer."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = copy.deepcopy(model)
+        self.model.out = nn.Linear(64, 1)
+
+    def forward(self, pairs):
+        inputs, targets = dialogues(pairs)
+        ends = (targets != -100).cumsum(dim=1).argmax(dim=1)  # where the end is predicted
+        return self.model(inputs)[range(len(pairs)), ends, 0]
+
+
+_ = torch.manual_seed(0)
+judge = RewardModel(both)
+
+
+def bradley_terry():
+    some = torch.randint(100, (32,)).tolist()
+    difference = judge([preferred[i] for i in some]) - judge([rejected[i] for i in some])
+    return -F.logsigmoid(difference).mean()
+
+
+train(judge, bradley_terry, updates=60, rate=0.001)
+judge.requires_grad_(False)
+predicted = (judge(preferred[100:]) > judge(rejected[100:])).float().mean()
+mixed = [question for question in exam if len(set(question)) > 1]
+tight = judge([(question, right_answer(question)) for question in mixed])
+spaced = judge([(question, " ".join(right_answer(question)[::-1])) for question in mixed])
+fooled = (spaced > tight).float().mean()
+print(f"new pairs predicted: ≈{predicted:.0%}; wrong but spaced wins over right: ≈{fooled:.0%}")
+
+# %% tags=["check"]
+assert predicted > 0.95
+assert fooled > 0.95
+
+# %% [markdown]
+# The wrong answer always wins. The reward model has learned what these readers reward, and they never looked
+# at the digits.
+#
+# *Reinforcement learning from human feedback*, RLHF (Christiano et al., 2017), which made the first
+# assistants, then trains the model to get high rewards: it draws answers, and an algorithm named PPO makes
+# those more probable that got more reward than was expected, in small, clipped steps (Ouyang et al., 2022).
+# From each reward it subtracts a **KL penalty**, $\beta$ times the log of how much more probable the answer
+# has become than it was at first, because far from the answers that it was trained on, a reward model is
+# easily fooled.
+#
+# **Remember:** a reward model turns comparisons into one number per answer. It knows what the readers looked
+# at, and nothing else.
+
+# %% [markdown]
+# ## DPO: the reward without its model
+#
+# **Direct preference optimization**, DPO (Rafailov et al., 2023), reaches the same goal without a reward
+# model and without drawing answers. Let $\pi$ be the probabilities of the model that we look for, and
+# $\pi_0$ those of the model as it was. Five lines lead from RLHF to DPO:
+#
+# 1. RLHF maximizes the mean of $r(x, y) - \beta \log \frac{\pi(y \mid x)}{\pi_0(y \mid x)}$ over answers $y$
+#    that are drawn from $\pi$.
+# 2. Let $\pi^*(y \mid x) = \pi_0(y \mid x)\, e^{r(x, y) / \beta} / Z(x)$, where $Z(x)$ is the sum over all
+#    answers that makes the probabilities add up to 1. Solved for $r$, this is $r(x, y) = \beta \log
+#    \frac{\pi^*(y \mid x)}{\pi_0(y \mid x)} + \beta \log Z(x)$.
+# 3. Put into line 1, $\pi_0$ cancels. What remains is $\beta \log Z(x)$, which does not depend on $\pi$,
+#    minus $\beta$ times the mean of $\log \frac{\pi(y \mid x)}{\pi^*(y \mid x)}$, which is the KL divergence
+#    of $\pi$ from $\pi^*$. That is never negative, and 0 only for $\pi = \pi^*$. So $\pi^*$ is the best
+#    model.
+# 4. Nobody can compute $Z(x)$, a sum over all possible answers. But Bradley and Terry need only a
+#    *difference* of two rewards of one question, and there $\beta \log Z(x)$ cancels.
+# 5. So we put line 2 into their loss, with the model that we train in the place of $\pi^*$:
 #
 # $$-\log \sigma\left(\beta \left[ \log \frac{\pi(y_w \mid x)}{\pi_0(y_w \mid x)} - \log
 # \frac{\pi(y_l \mid x)}{\pi_0(y_l \mid x)} \right]\right)$$
 #
-# Here $\sigma(z) = 1 / (1 + e^{-z})$. When the preferred answer has gained 3 nats and the rejected one has
-# lost 2, the difference is 5. With $\beta = 0.1$, that is $\sigma(0.5) = 0.62$, and there is still much to
-# push. With $\beta = 1$, it is 0.99, and the loss is content. So a larger $\beta$ keeps the model closer to
-# what it was: it is the strength of the KL penalty.
+# Let us check line 3 with four possible answers. We climb to the maximum of line 1 by gradients alone, and
+# then compare $\beta \log (\pi / \pi_0)$ with the rewards.
+
+# %%
+rewards, first, beta = torch.tensor([1.0, 0.25, -0.5, 0.0]), torch.tensor([0.1, 0.2, 0.3, 0.4]), 0.5
+scores = first.log().requires_grad_()
+climb = torch.optim.Adam([scores], lr=0.05)
+for _ in range(500):
+    now = scores.softmax(dim=0)
+    climb.zero_grad()
+    (-(now * (rewards - beta * (now / first).log())).sum()).backward()
+    climb.step()
+implied = beta * (scores.detach().softmax(dim=0) / first).log()
+print("rewards, minus the first one:     ", *(f"{r:+.2f}" for r in rewards - rewards[0]))
+print("beta log(pi / pi_0), in that way: ", *(f"{r:+.2f}" for r in implied - implied[0]))
+
+# %% tags=["check"]
+torch.testing.assert_close(implied - implied[0], rewards - rewards[0], atol=0.005, rtol=0)
+
+# %% [markdown]
+# They agree. Call $\log \pi(y \mid x) - \log \pi_0(y \mid x)$ the *gain* of an answer; $\log \pi(y \mid x)$
+# is the sum over its symbols. When the preferred answer has gained 3 nats and the rejected one has lost 2,
+# the difference is 5. With $\beta = 0.1$, the sigmoid is $\sigma(0.5) = 0.62$, so the loss still pushes the
+# two apart. With $\beta = 1$, it is $\sigma(5) = 0.99$, and the loss hardly pushes any more. A larger
+# $\beta$ keeps the model closer to what it was, as it did in the penalty.
 
 
 # %%
@@ -430,12 +530,12 @@ def prefer(model, updates, beta=0.1):
 
 
 # %% [markdown]
-# **Before you run this:** we make 40 updates, and in a second run 150. Beside them stands what is simpler:
-# fine-tuning on the preferred answers, at the same rate. What will happen to the style, and what to the
-# digits?
+# **Before you run this:** we make 40 updates, and in a second run 150. For comparison, we also try something
+# simpler: fine-tuning on the preferred answers, at the same rate. What will happen to the style, and what to
+# the digits?
 
 
-# %%
+# %% tags=["scaffold"]
 def report(name, model):
     """The share of spaced answers and of right ones; mean log-probabilities of preferred and rejected."""
     _ = torch.manual_seed(0)
@@ -468,16 +568,16 @@ assert reports[150][3] < reports[40][3] - 5
 
 # %% [markdown]
 # After 40 updates, nearly all answers have the style that readers like, and the digits have lost some points.
-# Plain fine-tuning on the preferred answers comes close, in our world of two styles. What DPO adds is what
-# the *rejected* answers say: they become improbable, and the preferred ones do not have to be perfect
-# examples, only better than the others.
+# Plain fine-tuning on the preferred answers comes close, in our world of two styles. DPO also learns from the
+# *rejected* answers: it makes them improbable. So the preferred answers do not have to be perfect examples,
+# only better than the others.
 #
-# That is also its danger. After 150 updates, the style is still there, and the digits are broken. The loss
-# looks at a *difference* alone. It goes on pushing the rejected answers down, and here the preferred ones
-# sink with them, below where they were at first. So in practice one stops early, uses a larger $\beta$, or
-# adds the ordinary loss on the preferred answers.
+# This strength is also a danger. After 150 updates, the style is still there, and the digits are broken. The
+# loss looks at a *difference* alone. It goes on pushing the rejected answers down, and here the preferred
+# ones sink with them, below where they were at first. So in practice one stops early, uses a larger $\beta$,
+# or adds the ordinary loss on the preferred answers.
 #
-# **Remember:** DPO raises preferred answers above rejected ones, relative to the model from before. The loss
+# **Remember:** DPO raises preferred answers above rejected ones, relative to the model before DPO. The loss
 # sees only the difference, so keep an eye on everything it does not see.
 
 # %% [markdown]
@@ -563,42 +663,90 @@ assert before[0] < human < after[0] - 0.08
 assert after[1] > before[1] + 0.02
 
 # %% [markdown]
-# They can, and without one example. For most questions, the right answer was the model's most probable one
-# all along, and the reward has taught it to stop imitating mistakes. For a few it was not, and these are
-# right now, too.
+# They can, and without a single example. For most questions, the right answer was the model's most probable
+# one all along, and the reward has taught it to stop imitating mistakes. For a few questions it was not, and
+# the model now answers these correctly, too.
 #
-# Does the model get anything that it could not do before? *Pass@k* is the share of questions for which at
-# least one of $k$ answers is right.
-
-# %%
-_ = torch.manual_seed(0)
-
-
-def pass_at(k, model):
-    found = [replies(model, exam) for _ in range(k)]
-    return share(
-        [next((a for a in tries if is_right(q, a)), "") for q, *tries in zip(exam, *found, strict=True)]
-    )
-
-
-passes = {
-    name: (pass_at(1, model), pass_at(8, model)) for name, model in (("before", chat), ("after", verified))
-}
-for name, (one, eight) in passes.items():
-    print(f"{name:6} pass@1 ≈{one:.0%}, pass@8 ≈{eight:.0%}")
-
-# %% tags=["check"]
-assert passes["before"][1] > 0.9
-assert passes["after"][0] > passes["before"][0] + 0.15
+# **Remember:** a verifiable reward makes the answers right that the model can find by itself.
 
 # %% [markdown]
-# One of eight tries was nearly always right before. Now one try is enough. Yue et al. (2025) measured this
-# for large models: after such training pass@1 is higher, but for large $k$, the model from before catches up
-# and even overtakes it. (Our pass@8 is too near to 100% to show that.) So such training makes reliable what
-# was possible. Whether longer training brings anything new is disputed.
+# ## More tries, more thought
 #
-# What is never tried right can never be rewarded. Our model was taught to end after four digits. Ask it for
-# five:
+# We have spent all computation on training. It can also be spent on the answer. Let the model try $k$ times.
+# If a program can verify answers, take one that passes; this succeeds where at least one try is right, and
+# the share of such questions is called **pass@k**. Without a program, let the tries **vote** and take the
+# most frequent answer (*self-consistency*, Wang et al., 2022).
+#
+# **Before you run this:** one drawn answer of the fine-tuned model is right in about six of ten cases. What
+# will the vote of 16 tries reach? And does the model that was trained by rewards gain anything, too?
+
+# %%
+from collections import Counter
+
+counts, tried = (1, 2, 4, 8, 16), {}
+for name, model in (("before", chat), ("after", verified)):
+    _ = torch.manual_seed(0)
+    tries = list(zip(*(replies(model, exam, length=5) for _ in range(16)), strict=True))  # of each question
+    voted = [share([Counter(answers[:k]).most_common(1)[0][0] for answers in tries]) for k in counts]
+    passed = [sum(right_answer(q) in a[:k] for q, a in zip(exam, tries, strict=True)) / 300 for k in counts]
+    tried[name] = voted, passed
+    print(f"{name:6}: one try ≈{voted[0]:.0%}, vote of 16 ≈{voted[-1]:.0%}, pass@16 ≈{passed[-1]:.0%}")
+
+# %% tags=["figure-tries", "scaffold"]
+import matplotlib.pyplot as plt
+
+from annotated.plots import setup_notebook
+
+setup_notebook()
+fig, ax = plt.subplots(figsize=(8, 3.8))
+for name, (color, greedy) in {"before": ("C0", before[1]), "after": ("C1", after[1])}.items():
+    voted, passed = tried[name]
+    ax.plot(counts, passed, "s-", color=color, label=f"{name} the rewards: a verifier chooses (pass@k)")
+    ax.plot(counts, voted, "o--", color=color, label=f"{name} the rewards: a vote")
+    ax.axhline(greedy, color=color, lw=1, ls=":")
+ax.set(
+    xscale="log",
+    xlabel="tries, k",
+    ylabel="share of right answers",
+    title="What more tries buy",
+    ylim=(0.55, 1.02),
+)
+ax.set_xticks(counts, counts)
+ax.minorticks_off()
+ax.legend(loc="lower right", fontsize=11)
+plt.show()
+
+# %% tags=["check"]
+(vote_before, pass_before), (vote_after, pass_after) = tried["before"], tried["after"]
+assert vote_before[0] + 0.2 < vote_before[-1] < before[1] + 0.03
+assert pass_before[-1] > 0.97 > vote_before[-1] + 0.03
+assert vote_after[0] > vote_before[0] + 0.15
+assert vote_after[-1] > vote_before[-1] + 0.03
+
+# %% [markdown]
+# *Figure 1. The same 300 questions, with more and more tries. The dotted lines show what the likeliest
+# symbols give with a single try.*
+#
+# The vote finds what the model thinks most probable, and with many tries it comes up to the likeliest
+# symbols and stops there. The verifier finds every answer that is right *once*. The same is seen in large
+# models: with thousands of tries, pass@k goes on rising, while votes and reward models level off after some
+# hundred (Brown et al., 2024).
+#
+# The figure also shows what the rewards have done. One of 16 tries was nearly always right before; now one
+# try is enough most of the time. Yue et al. (2025) measured this for large models: after such training,
+# pass@1 is higher, but for large $k$, the model without the training catches up and even overtakes the
+# trained one. (Our pass@16 is too near to 100% to show that.) Whether longer training brings anything new is
+# disputed.
+#
+# The other way to spend computation is one *longer* answer. Each symbol is one more pass through the network,
+# and it can read what it wrote before. So a model that writes down its intermediate steps, a *chain of
+# thought* (Wei et al., 2022), spends more passes on a question before it answers. **Reasoning models** are
+# trained by rewards to do this at length. For DeepSeek-R1-Zero (2025), the rewards looked at nothing but the
+# final answer and its format, and the thoughts became longer by themselves. Of o1 (2024), OpenAI reported
+# that it becomes better with more time to think, as it does with more training.
+#
+# A question that is never answered correctly can never bring a reward. Our model was taught to end after four
+# digits. Ask it for five:
 
 # %%
 _ = torch.manual_seed(0)
@@ -616,8 +764,8 @@ assert changed == 0
 # %% [markdown]
 # No answer was right, so all rewards of each group were equal, all advantages 0, and no weight has moved.
 #
-# **Remember:** a verifiable reward makes reliable what the model can do sometimes. It cannot reward what is
-# never tried.
+# **Remember:** a vote finds the most probable answer, and a verifier finds any right one. Rewards make
+# reliable what the model can do sometimes, and cannot reward what is never tried.
 
 # %% [markdown]
 # ## What you reward is what you get
@@ -647,7 +795,7 @@ assert sum(deceived[-5:]) / 5 > 0.93
 assert really < after[0] - 0.2
 assert really < before[0]
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "scaffold"]
 for question, answer in list(zip(exam, found, strict=True))[:5]:
     print(
         question,
@@ -665,11 +813,6 @@ wrong = [pair for pair in zip(exam, found, strict=True) if looks_right(*pair) an
 assert len(wrong) > 0.2 * len(exam)
 
 # %% tags=["figure-rewards", "scaffold"]
-import matplotlib.pyplot as plt
-
-from annotated.plots import setup_notebook
-
-setup_notebook()
 fig, ax = plt.subplots(figsize=(8, 3.8))
 ax.plot(history, label="the right verifier")
 ax.plot(deceived, "--", label="the faulty verifier")
@@ -682,30 +825,78 @@ ax.legend(loc="lower center")
 plt.show()
 
 # %% [markdown]
-# *Figure 1. The lines are rewards, and each dot is the share of the exam's answers that are really right
+# *Figure 2. The lines are rewards, and each dot is the share of the exam's answers that are really right
 # after the training with that verifier. By the rewards, the faulty verifier is the greater success.*
 #
 # The reward is higher than with the right verifier, and the answers are worse than before any reward. The
-# model has found that digits in order are what counts. Which digits they are, it no longer needs to know.
-# This is called **reward hacking**, and no curve of rewards shows it. Only an exam that is not the reward
-# does.
+# model has found that digits in order are what counts. It no longer needs to know which digits they are. This
+# is called **reward hacking**, and no curve of rewards shows it. Only an exam that is not the reward does.
 #
 # **Remember:** a model learns what is rewarded, not what was meant. Keep a test that is not the reward.
+
+# %% [markdown]
+# ## Can the exam be trusted?
+#
+# All our claims rest on an exam of 300 questions. Has the model perhaps seen them before? To find such
+# **contamination**, look for n-grams of the exam in the training text. For GPT-3, Brown et al. (2020) looked
+# for runs of 13 words; our questions have four digits, so we look for these five symbols: the question and
+# the `>`.
+#
+# **Before you run this:** the exam was drawn independently of the text. How many of its questions occur there
+# all the same?
+
+# %%
+grams = {text[i : i + 5] for i in range(len(text) - 4)}
+known = sum(f"{question}>" in grams for question in exam)
+new = [f"{i:04}" for i in range(10_000) if f"{i:04}>" not in grams]
+found = [read(row[5:]) for row in write(base, [f"{question}>" for question in new], 4, greedy=True)]
+clean = sum(map(is_right, new, found)) / len(new)
+print(f"{known} of {len(exam)} questions of the exam occur in the text")
+print(f"likeliest symbols: exam ≈{best_of_base:.0%}, the {len(new)} questions that never occur ≈{clean:.0%}")
+
+# %% tags=["check"]
+assert known > 285
+assert 150 < len(new) < 220
+assert abs(clean - best_of_base) < 0.04
+
+# %% [markdown]
+# Nearly all of them! There are only 10,000 questions, and the text has 40,000 lines. Does it matter? That,
+# too, can be measured: answers to questions that never occur are as good. Our model sorts, and does not
+# remember. But we know this only because we asked with clean questions. Report both numbers, as the authors
+# of GPT-3 did. And an overlap of n-grams finds only copies; a question in other words, or in another
+# language, escapes it.
+#
+# Where no program can check the answers, a large language model is often asked to be the **judge**: which of
+# these two is better? Zheng et al. (2023) found that a strong judge agrees with people in over 80% of cases,
+# as often as people agree with each other. They also name three faults: a judge may prefer an answer for its
+# *position*, first or second, for its *length*, and because it is the judge's own. So ask twice, in both
+# orders, and count only verdicts that agree. Compare answers of similar length, or estimate what the verdict
+# would be at equal length. So corrected, one judge's ranking of models came closer to that of human voters
+# (Spearman's correlation 0.98 instead of 0.94; Dubois et al., 2024). Our reward model gives each answer its
+# number alone, so it cannot prefer a position. But it loved length, and you saw how much.
+#
+# **Remember:** look for your exam in the training text, and score the clean questions by themselves. A judge
+# is a model, too: test it with answers of which you know the right order.
 
 # %% [markdown]
 # ## What you can now say
 #
 # - Pretraining imitates text. Fine-tuning on dialogues, with a loss on the answers alone, gives it the form
 #   of an assistant and makes it as good as its examples; LoRA does this with few trained weights.
-# - DPO raises preferred answers above rejected ones, and can break what the difference does not show.
-# - Verifiable rewards make reliable what was possible, without examples, and teach the model whatever
-#   mistakes of the verifier it finds.
+# - A reward model learns to predict comparisons by the loss of Bradley and Terry. DPO puts the best model for
+#   such a reward into the same loss, and can break what the difference does not show.
+# - Verifiable rewards need no examples and let the model do reliably what it could do sometimes. They also
+#   teach it to exploit every mistake of the verifier that it finds.
+# - Several tries and a vote, or a longer thought, buy accuracy with computation. Whatever you measure, look
+#   for the exam in the training text, and test the judge.
 #
 # **Deeper:** Christiano et al., *Deep reinforcement learning from human preferences* (2017); Ouyang et al.,
 # *Training language models to follow instructions with human feedback* (2022); Hu et al., *LoRA* (2021);
 # Rafailov et al., *Direct Preference Optimization* (2023); Shao et al., *DeepSeekMath* (2024), which has
-# GRPO; Lambert et al., *Tülu 3* (2024); DeepSeek-AI, *DeepSeek-R1* (2025); Yue et al., *Does Reinforcement
-# Learning Really Incentivize Reasoning Capacity in LLMs Beyond the Base Model?* (2025).
+# GRPO; Lambert et al., *Tülu 3* (2024); Wang et al., *Self-Consistency* (2022); Brown et al., *Large Language
+# Monkeys* (2024); Zheng et al., *Judging LLM-as-a-Judge* (2023); DeepSeek-AI, *DeepSeek-R1* (2025); Yue et
+# al., *Does Reinforcement Learning Really Incentivize Reasoning Capacity in LLMs Beyond the Base Model?*
+# (2025).
 #
 # **Next:** build the whole model again from an empty file, as [00](00_start_here.ipynb) suggests, or take the
 # project at the end of [17](17_since_2017.ipynb).
@@ -713,7 +904,7 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (pencil).** A model has 32 layers and $d_{model} = 4096$. LoRA with rank 16 is given to $W^Q$
+# **Exercise 1 (pencil).** A model has 32 layers and $d_{model} = 4096$. LoRA with rank 16 is applied to $W^Q$
 # and $W^O$ of each layer, which are square. How many weights are trained? What share of 8 billion is this?
 
 # %% tags=["solution"]

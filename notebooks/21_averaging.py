@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 21 · Averaging
 #
-# **You turn the checkpoints of one training into a better model for nothing, see the same recipe ruin two
-# trainings, and average predictions instead.**
+# **You turn the checkpoints of one training run into a better model at no cost, see the same recipe fail with
+# two runs, and average predictions instead.**
 #
 # Previous: [10_translation](10_translation.ipynb), after which you can read this lesson · Next:
 # [11_search](11_search.ipynb)
@@ -49,9 +49,9 @@ if not any(distributions(name="annotated-transformer")):
 # > written at 10-minute intervals." (section 6.1)
 #
 # A *checkpoint* is a copy of the weights during training. The authors add up the last five copies, weight by
-# weight, and divide by five. They never explain it. Let us try it on a small model, which learns to translate
-# the short sentences of the grammar from [10](10_translation.ipynb). It is trained for 300 updates, and we
-# keep a checkpoint every 20.
+# weight, and divide by five. They do not explain why. Let us try the method on a small model, which learns to
+# translate the short sentences of the grammar from [10](10_translation.ipynb). It is trained for 300 updates,
+# and we keep a checkpoint every 20.
 
 # %% tags=["scaffold"]
 import torch
@@ -164,7 +164,8 @@ assert of_last < typical / 3
 # not moved far between them; that is a reason to take checkpoints that are ten minutes apart. Early in
 # training, while the ball is still rolling down, the mean lags behind and is higher than the last place.
 #
-# Does our model behave like the ball? We compute the mean of the last five checkpoints at every time.
+# Does our model behave like the ball? After every 20 updates, we compute the mean of the last five
+# checkpoints.
 
 # %% tags=["figure-averaging"]
 import matplotlib.pyplot as plt
@@ -222,10 +223,10 @@ assert noam(300) / noam(100) > 0.5
 
 # %% [markdown]
 # Cooling gains about as much as averaging, and the two gains do not add up. After cooling, there is hardly
-# any noise left to cancel, and the mean only brings back older, worse weights. This is why averaging belongs
-# to trainings whose rate stays high at the end, like the paper's. Its practical advantage is a different one:
-# you need not know when the training will end. You can average at any time, and then train on from the last
-# checkpoint as if nothing had happened.
+# any noise left to cancel, and the mean only brings back older, worse weights. This is why averaging suits
+# training runs whose rate stays high at the end, like the paper's. Its practical advantage is a different
+# one: you need not know when the training will end. You can average at any time, and then continue training
+# from the last checkpoint as if nothing had happened.
 #
 # Image recognition has known the method since 2018 as *stochastic weight averaging* (Izmailov et al., 2018),
 # with a constant or a cyclic rate. PyTorch has it under that name, in `torch.optim.swa_utils`. It also has
@@ -248,10 +249,10 @@ assert loss_of(shadow) < alone[-1] - 0.05
 # **Remember:** averaging and a falling rate remove the same noise. Use either.
 
 # %% [markdown]
-# ## Two trainings: a hill between them
+# ## Two training runs: a hill between them
 #
-# If the mean of five checkpoints is good, why not take the mean of two whole trainings? They have different
-# seeds, so they make different mistakes.
+# If the mean of five checkpoints is good, why not take the mean of two separate training runs? They have
+# different seeds, so they make different mistakes.
 #
 # **Before you run this:** we walk in a straight line from the weights of one model to those of another, in
 # ten steps. The middle of the line is their mean. How high is the loss there, if the two are checkpoints of
@@ -295,19 +296,19 @@ assert two_runs[5] > max(two_runs[0], two_runs[-1]) + 1
 # work of head 3 of the other, and the mean of the two does neither. The same holds for every number of every
 # hidden layer.
 #
-# As they are, only models with a common past can be averaged. This is not limited to checkpoints of one run:
-# fine-tuned models that start from the same pretrained weights often lie in one valley, and their mean, a
-# *model soup*, can beat each of them (Wortsman et al., 2022). Exercise 3 tries that.
+# Without further work, only models with a common past can be averaged. This is not limited to checkpoints of
+# one run: fine-tuned models that start from the same pretrained weights often lie in one valley, and their
+# mean, a *model soup*, can beat each of them (Wortsman et al., 2022). Exercise 3 tries that.
 #
 # **Remember:** average the weights of models with a common past. Between two seeds lies a hill.
 
 # %% [markdown]
 # ## Average the predictions
 #
-# There is a way to use two seeds: let both models predict, and average their *probabilities*. It does not
-# matter then which head does what. This is an **ensemble**, and it can translate: at each step of the search,
-# every model gives its distribution for the next token, and the search continues with the mean. Among the
-# systems in the paper's Table 2 that the Transformer beat are three ensembles.
+# There is a way to use two seeds: let both models predict, and average their *probabilities*. Then it does
+# not matter which head does what. This is an **ensemble**, and it can translate: at each step of the search,
+# every model gives its distribution for the next token, and the search continues with the mean. Three of the
+# systems that the Transformer beat in the paper's Table 2 are ensembles.
 #
 # The folded cell computes the log-probability that a model gives to each right token of the validation text.
 
@@ -502,10 +503,10 @@ def solution(models, end, most):
 test_ensemble_greedy(solution)
 
 # %% [markdown]
-# **Exercise 3 (medium).** Explore: let two trainings *branch off* from one checkpoint. Continue the last
-# checkpoint for 60 updates, twice, with different batches and a constant rate of 0.002:
-# `checkpoints_of(1, schedule=lambda step: 0.002, start=checkpoints[-1], count=3)`. Guess first: is there a
-# valley or a hill between the two ends? Then try an early checkpoint as the start.
+# **Exercise 3 (medium).** Explore: let two training runs *branch off* from one checkpoint. Continue the last
+# checkpoint for 60 updates, twice, with different batches and a constant rate of 0.002: `checkpoints_of(1,
+# schedule=lambda step: 0.002, start=checkpoints[-1], count=3)`. Guess first: is there a valley or a hill
+# between the two ends? Then try an early checkpoint as the start.
 
 # %% tags=["solution"]
 for where in (-1, 0):
