@@ -469,7 +469,7 @@ adam = torch.optim.Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9,
 schedule = noam_scheduler(adam, model_size=64, factor=0.3, warmup=100)
 loss = SimpleLossCompute(model.generator, LabelSmoothing(len(marks), padding_idx=marks.pad, smoothing=0.1))
 average = torch.optim.swa_utils.AveragedModel(model)
-with CpuKernels():  # compute attention in the way that is faster here
+with CpuKernels():  # what attention is sooner computed by here
     run_epoch(islice(forever, 560), model, loss, adam, schedule)
     for _ in range(140):
         run_epoch(islice(forever, 1), model, loss, adam, schedule)

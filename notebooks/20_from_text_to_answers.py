@@ -85,9 +85,9 @@ print(text[:50])
 # The model reads single characters. Its vocabulary has three that the text lacks: a question mark, a space,
 # and `#`, which will mark the end of an answer. The model is a decoder-only Transformer, built from PyTorch's
 # own layers ([14](14_attention_in_pytorch.ipynb)): PyTorch's encoder has no cross-attention, and with a
-# causal mask it *is* such a decoder.
+# causal mask it *is* such a decoder. The folded cell has its code: width 64, four heads, two layers.
 
-# %%
+# %% tags=["scaffold"]
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -297,9 +297,8 @@ assert shares["new", True][0] > shares["new", False][0]
 # %% [markdown]
 # The pretrained model already knew how to sort; the examples only taught it *when*. A new model has to learn
 # sorting from the 300 examples, and does so less well. Our questions are random digits, so learning to
-# predict them uses up a part of each gradient for nothing. For the new model, this waste is expensive; for
-# the pretrained one, it costs only a few points of the drawn answers. And even the pretrained model's drawn
-# answers are no better than the examples, whose writers made mistakes.
+# predict them uses up a part of each gradient for nothing. For the new model, this waste is expensive. And
+# even the pretrained model's drawn answers are no better than the examples, whose writers made mistakes.
 #
 # **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. The model becomes as
 # good as its examples, and it brings most of what it needs from pretraining.
@@ -339,6 +338,11 @@ class LoRA(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
 
+# %% [markdown]
+# The folded cell gives one to the feed-forward layers and to $W^O$ of both layers, with $r = 8$, and trains
+# them on the same examples.
+
+# %% tags=["scaffold"]
 _ = torch.manual_seed(0)
 adapted = copy.deepcopy(base).requires_grad_(False)
 for layer in adapted.layers.layers:
@@ -355,9 +359,9 @@ assert trained < whole / 8
 assert lora[1] > shares["new", True][1] + 0.1
 
 # %% [markdown]
-# An eighth of the weights does as well here, at a rate that is 20 times higher. (Libraries also multiply $BA$
-# by a constant, $\alpha / r$.) In a large model the share is far smaller, because $r$ need not grow with $d$:
-# Hu et al. report up to 10,000 times fewer trained weights for GPT-3.
+# An eighth of the weights does as well here, at a rate that is 20 times higher. In a large model the share is
+# far smaller, because $r$ need not grow with $d$: Hu et al. report up to 10,000 times fewer trained weights
+# for GPT-3.
 #
 # **Remember:** LoRA learns a difference of low rank for each matrix, and leaves the matrix alone.
 
@@ -369,7 +373,7 @@ assert lora[1] > shares["new", True][1] + 0.1
 # both styles, and let it answer each of 400 questions twice. Where the two answers differ in style, a reader
 # prefers the spaced one. The reader does not look at the digits.
 
-# %%
+# %% tags=["scaffold"]
 draw = random.Random(3)
 styled = [(q, answer if draw.random() < 0.5 else " ".join(answer)) for q, answer in examples]
 _ = torch.manual_seed(0)
@@ -497,11 +501,10 @@ print("beta log(pi / pi_0), in that way: ", *(f"{r:+.2f}" for r in implied - imp
 torch.testing.assert_close(implied - implied[0], rewards - rewards[0], atol=0.005, rtol=0)
 
 # %% [markdown]
-# They agree. Call $\log \pi(y \mid x) - \log \pi_0(y \mid x)$ the *gain* of an answer; $\log \pi(y \mid x)$
-# is the sum over its symbols. When the preferred answer has gained 3 nats and the rejected one has lost 2,
-# the difference is 5. With $\beta = 0.1$, the sigmoid is $\sigma(0.5) = 0.62$, so the loss still pushes the
-# two apart. With $\beta = 1$, it is $\sigma(5) = 0.99$, and the loss hardly pushes any more. A larger
-# $\beta$ keeps the model closer to what it was, as it did in the penalty.
+# They agree. Now the code; $\log \pi(y \mid x)$ is the sum over the symbols of the answer. Suppose that the
+# difference in the brackets is 5. With $\beta = 0.1$, the sigmoid is $\sigma(0.5) = 0.62$, so the loss still
+# pushes the two answers apart. With $\beta = 1$, it is $\sigma(5) = 0.99$, and the loss hardly pushes any
+# more. So a larger $\beta$ keeps the model closer to what it was, as it did in the penalty.
 
 
 # %%
@@ -692,6 +695,13 @@ for name, model in (("before", chat), ("after", verified)):
     tried[name] = voted, passed
     print(f"{name:6}: one try ≈{voted[0]:.0%}, vote of 16 ≈{voted[-1]:.0%}, pass@16 ≈{passed[-1]:.0%}")
 
+# %% tags=["check"]
+(vote_before, pass_before), (vote_after, pass_after) = tried["before"], tried["after"]
+assert vote_before[0] + 0.2 < vote_before[-1] < before[1] + 0.03
+assert pass_before[-1] > 0.97 > vote_before[-1] + 0.03
+assert vote_after[0] > vote_before[0] + 0.15
+assert vote_after[-1] > vote_before[-1] + 0.03
+
 # %% tags=["figure-tries", "scaffold"]
 import matplotlib.pyplot as plt
 
@@ -716,24 +726,17 @@ ax.minorticks_off()
 ax.legend(loc="lower right", fontsize=11)
 plt.show()
 
-# %% tags=["check"]
-(vote_before, pass_before), (vote_after, pass_after) = tried["before"], tried["after"]
-assert vote_before[0] + 0.2 < vote_before[-1] < before[1] + 0.03
-assert pass_before[-1] > 0.97 > vote_before[-1] + 0.03
-assert vote_after[0] > vote_before[0] + 0.15
-assert vote_after[-1] > vote_before[-1] + 0.03
-
 # %% [markdown]
 # *Figure 1. The same 300 questions, with more and more tries. The dotted lines show what the likeliest
 # symbols give with a single try.*
 #
-# The vote finds what the model thinks most probable, and with many tries it comes up to the likeliest
-# symbols and stops there. The verifier finds every answer that is right *once*. The same is seen in large
-# models: with thousands of tries, pass@k goes on rising, while votes and reward models level off after some
-# hundred (Brown et al., 2024).
+# The vote finds what the model thinks most probable, and with many tries it comes up to the likeliest symbols
+# and stops there. The verifier finds every answer that is right *once*. In large models, too, pass@k goes on
+# rising over thousands of tries, while votes and reward models level off after some hundred (Brown et al.,
+# 2024).
 #
-# The figure also shows what the rewards have done. One of 16 tries was nearly always right before; now one
-# try is enough most of the time. Yue et al. (2025) measured this for large models: after such training,
+# The rewards have moved the same answers into fewer tries: one of 16 was nearly always right before, and now
+# one is enough most of the time. Yue et al. (2025) measured this for large models: after such training,
 # pass@1 is higher, but for large $k$, the model without the training catches up and even overtakes the
 # trained one. (Our pass@16 is too near to 100% to show that.) Whether longer training brings anything new is
 # disputed.
@@ -748,7 +751,7 @@ assert vote_after[-1] > vote_before[-1] + 0.03
 # A question that is never answered correctly can never bring a reward. Our model was taught to end after four
 # digits. Ask it for five:
 
-# %%
+# %% tags=["scaffold"]
 _ = torch.manual_seed(0)
 longer = copy.deepcopy(chat)
 hopeless = reinforce(longer, is_right, updates=10, digits=5)
@@ -863,17 +866,16 @@ assert abs(clean - best_of_base) < 0.04
 # Nearly all of them! There are only 10,000 questions, and the text has 40,000 lines. Does it matter? That,
 # too, can be measured: answers to questions that never occur are as good. Our model sorts, and does not
 # remember. But we know this only because we asked with clean questions. Report both numbers, as the authors
-# of GPT-3 did. And an overlap of n-grams finds only copies; a question in other words, or in another
-# language, escapes it.
+# of GPT-3 did, and remember that n-grams find only copies: a question in other words escapes them.
 #
 # Where no program can check the answers, a large language model is often asked to be the **judge**: which of
 # these two is better? Zheng et al. (2023) found that a strong judge agrees with people in over 80% of cases,
 # as often as people agree with each other. They also name three faults: a judge may prefer an answer for its
 # *position*, first or second, for its *length*, and because it is the judge's own. So ask twice, in both
-# orders, and count only verdicts that agree. Compare answers of similar length, or estimate what the verdict
-# would be at equal length. So corrected, one judge's ranking of models came closer to that of human voters
-# (Spearman's correlation 0.98 instead of 0.94; Dubois et al., 2024). Our reward model gives each answer its
-# number alone, so it cannot prefer a position. But it loved length, and you saw how much.
+# orders, and count only verdicts that agree. Compare answers of similar length, or correct for length: so
+# corrected, one judge's ranking of models agreed better with that of human voters (Spearman's correlation
+# 0.98 instead of 0.94; Dubois et al., 2024). Our reward model is a judge, too. It sees each answer alone, so
+# it cannot prefer a position, but you saw how it loves length.
 #
 # **Remember:** look for your exam in the training text, and score the clean questions by themselves. A judge
 # is a model, too: test it with answers of which you know the right order.
@@ -890,13 +892,10 @@ assert abs(clean - best_of_base) < 0.04
 # - Several tries and a vote, or a longer thought, buy accuracy with computation. Whatever you measure, look
 #   for the exam in the training text, and test the judge.
 #
-# **Deeper:** Christiano et al., *Deep reinforcement learning from human preferences* (2017); Ouyang et al.,
-# *Training language models to follow instructions with human feedback* (2022); Hu et al., *LoRA* (2021);
+# **Deeper:** Ouyang et al., *Training language models to follow instructions with human feedback* (2022);
 # Rafailov et al., *Direct Preference Optimization* (2023); Shao et al., *DeepSeekMath* (2024), which has
-# GRPO; Lambert et al., *Tülu 3* (2024); Wang et al., *Self-Consistency* (2022); Brown et al., *Large Language
-# Monkeys* (2024); Zheng et al., *Judging LLM-as-a-Judge* (2023); DeepSeek-AI, *DeepSeek-R1* (2025); Yue et
-# al., *Does Reinforcement Learning Really Incentivize Reasoning Capacity in LLMs Beyond the Base Model?*
-# (2025).
+# GRPO; DeepSeek-AI, *DeepSeek-R1* (2025); Brown et al., *Large Language Monkeys* (2024); Zheng et al.,
+# *Judging LLM-as-a-Judge* (2023).
 #
 # **Next:** build the whole model again from an empty file, as [00](00_start_here.ipynb) suggests, or take the
 # project at the end of [17](17_since_2017.ipynb).
