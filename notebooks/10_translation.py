@@ -7,7 +7,7 @@
 # Previous: [09_first_example](09_first_example.ipynb) · Next: [11_search](11_search.ipynb), or first
 # [21_averaging](21_averaging.ipynb)
 #
-# *32 minutes to read, two to run.*
+# *35 minutes to read, two to run.*
 #
 # - **Before:** you know the training loop ([09](09_first_example.ipynb)), and batches with their masks
 #   ([07](07_batches_and_masks.ipynb)).
@@ -485,11 +485,18 @@ for name, texts in neighbors.items():
 scores = {name: bleu(texts, val.tgt).value for name, texts in neighbors.items()}
 assert scores["the source again"] < 2 < 10 < scores["nearest of 20,000"] < scores["right words, German order"]
 assert scores["right words, German order"] < scores["our model"] - 10
+by_characters = chrf(neighbors["right words, German order"], val.tgt), chrf(said, val.tgt)
+assert 0.85 * by_characters[1].value < by_characters[0].value < by_characters[1].value
 
 # %% [markdown]
 # On newspaper text, the 28.4 of the paper's big model was a record. On our artificial corpus, a system that
 # knows every word but no English word order gets about 36, and nobody would call this system good. **A BLEU
 # score means something only beside other scores on the same text.**
+#
+# And two scores can see different things. By BLEU, the third system is half as good as our model. By chrF, it
+# is almost as good: most runs of six characters lie within one word or two, so chrF sees the right words and
+# hardly sees their order. Neither score is wrong. If two scores disagree, find out what each of them counts.
+
 #
 # Now we look at test, once. We decide beforehand how to score it: greedy decoding and `13a`. How certain is
 # the score? Other sentences would give another score. We have no other sentences, but we can imitate them.

@@ -7,7 +7,7 @@
 # Previous: [11_search](11_search.ipynb) · Next:
 # [13_reading_attention](13_reading_attention.ipynb)
 #
-# *31 minutes to read, seconds to run.*
+# *32 minutes to read, seconds to run.*
 #
 # - **Before:** you know what BLEU counts and what a bootstrap interval is ([10](10_translation.ipynb)).
 # - **After:** you can say what Tables 2 and 3 of the paper show and what they do not show. You can plan a
