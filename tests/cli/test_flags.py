@@ -28,6 +28,12 @@ def test_files_and_flags_come_in_any_order(capfd):
     complains(["train", "--out", "o", "more"], capfd, "more")
 
 
+def test_the_usage_of_a_command_names_what_it_needs_and_no_flag():
+    commands = make_parser()[1]
+    assert commands["train"].usage == "annotated train [FLAG ...]"
+    assert commands["reproduce"].usage == "annotated reproduce RECIPE [FLAG ...]"
+
+
 def settings_file(folder, content):
     path = folder / ("c.toml" if isinstance(content, str) else "c.json")
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

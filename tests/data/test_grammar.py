@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from annotated.translation.data.aligned_captions import aligned_captions
-from annotated.translation.data.grammar import Tree, grammar, sample
+from annotated.translation.data.grammar import GrammarPair, Tree, grammar, sample, word_by_word
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,14 @@ def test_a_pair_holds_together(pairs):
         assert "".join(pair.german_words) == pair.german.replace(" ", "")
         assert {left for left, _ in pair.alignment} <= set(range(len(pair.german_words)))
         assert {right for _, right in pair.alignment} <= set(range(len(pair.english_words)))
+
+
+def test_word_by_word_keeps_the_german_order_and_its_punctuation():
+    """*wird* stands at two words, *doch* at none, and the comma and the full stop, at none, stay."""
+    german, english = ("Morgen", ",", "wird", "doch", "er", "."), ("he", "is", "going", "tomorrow")
+    tree, links = Tree("S", ()), frozenset({(0, 3), (2, 2), (2, 1), (4, 0)})
+    pair = GrammarPair("", "", german, english, links, tree, tree)
+    assert word_by_word(pair) == "tomorrow, is going he."
 
 
 def test_the_captions_links_name_words_of_both_sentences():
