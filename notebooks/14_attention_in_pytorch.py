@@ -49,8 +49,9 @@ if not any(distributions(name="annotated-transformer")):
 # ## One call
 #
 # Equation 1 took us a dozen lines in [02](02_attention.ipynb). Since 2023, PyTorch has offered it as one
-# function, `F.scaled_dot_product_attention`. Almost every model that is written in PyTorch today calls it. We
-# give both functions the same queries, keys and values: two sentences, four heads, six words, eight numbers.
+# function, `F.scaled_dot_product_attention`. Most models that are written in PyTorch call it, unless they
+# bring a kernel of their own. We give both functions the same queries, keys and values: two sentences, four
+# heads, six words, eight numbers.
 
 # %%
 import torch

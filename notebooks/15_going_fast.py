@@ -589,8 +589,8 @@ assert lost["smoothed"] < 0.08 < 0.4 < lost["as it is"]
 # 2024) gives each entry of the keys a scale for many tokens, and each token's values a scale of their own. It
 # reports almost the same quality with 2 bits.
 #
-# Another answer to large entries are *floating-point* numbers of 8 bits. `float8_e4m3fn` has four bits for
-# the exponent and three for the digits, so its steps are fine near zero and coarse far from it:
+# Another answer to large entries is *floating-point* numbers of 8 bits. `float8_e4m3fn` has four bits for the
+# exponent and three for the digits, so its steps are fine near zero and coarse far from it:
 
 # %%
 row = torch.tensor([0.01, 0.02, 0.1, 1.0, 60.0])  # one large entry, as in an activation
@@ -609,7 +609,7 @@ assert ((floating - row).abs() / row).max() < 0.07
 # ones also multiply 4-bit floating-point numbers, with a scale for every 16 or 32 of them (NVFP4, MXFP4).
 # Even *training* works so, with much care for the scales: DeepSeek-V3 (2024) was trained with most of its
 # products in float8, and NVIDIA (2025) trained a model of 12 billion weights on 10 trillion tokens in NVFP4,
-# and reports 62.58% on a test of knowledge where float8 had 62.62%.
+# and reports 62.58% on the test MMLU-Pro, where float8 had 62.62%.
 #
 # The engine CTranslate2 rounds both factors to whole numbers of 8 bits. We recorded what this does to the
 # BLEU of three models on one processor. With its instructions for 8-bit products (VNNI), BLEU changed by less
@@ -672,7 +672,8 @@ assert right[1] < 0.1 < 5.2 < twice[1]
 
 # %% [markdown]
 # The wrong loss cannot fall below $\ln(e + 499) - 1 = 5.2$, even if every answer is right, and a long
-# training run would have shown a curve that falls slowly and looks plausible.
+# training run would have shown a curve that falls slowly and looks plausible. (If you have written a backward
+# pass yourself, `torch.autograd.gradcheck` compares it with small differences.)
 #
 # **3. The size of numbers.** In float16, gradients below 0.00000003 become 0. So the loss is multiplied by a
 # large number before the backward pass, and the gradients are divided by it before the update (*loss
@@ -697,11 +698,11 @@ assert scaled[1].isinf().sum() == 0 < scaled[2].isinf().sum()
 
 # %% [markdown]
 # **4. The length of the gradient.** Log it. A single bad batch can make it a hundred times as long as usual,
-# and throw the model far away. So most trainings *clip* it: if its length is above 1, say, it is shortened to
-# 1 (`torch.nn.utils.clip_grad_norm_`). That does not cure everything. The training of PaLM, with clipping,
-# had some twenty sudden **spikes** of the loss. Its authors went back about 100 updates and skipped the next
-# 200 to 500 batches. The same batches did no harm at another time, so it was not the data alone (Chowdhery et
-# al., 2022). Bounding the attention scores ([19](19_a_model_of_today.ipynb)) is one answer.
+# and throw the model far away. So most training runs *clip* it: if its length is above 1, say, it is
+# shortened to 1 (`torch.nn.utils.clip_grad_norm_`). That does not cure everything. The training of PaLM, with
+# clipping, had some twenty sudden **spikes** of the loss. Its authors went back about 100 updates and skipped
+# the next 200 to 500 batches. The same batches did no harm at another time, so it was not the data alone
+# (Chowdhery et al., 2022). Bounding the attention scores ([19](19_a_model_of_today.ipynb)) is one answer.
 #
 # **Remember:** check the first loss, overfit one batch, look at the gradient's length, and clip it.
 

@@ -83,10 +83,10 @@ assert len(text) > 200_000
 assert "cat" in followers["A"]
 
 # %% [markdown]
-# Each pair of neighbors makes sense, but the whole sentence does not, because this model remembers only one
-# word. A Transformer can look back at all the words so far. Its task is the same: **given the words so far,
-# predict the next one.** Models like GPT and Llama are first trained on nothing but this task, on a huge
-# amount of text.
+# Each pair of neighbors makes sense, but the whole sentence does not: this model remembers only one word. A
+# Transformer can look back at all the words so far. Its task is the same: **given the words so far, predict
+# the next one.** Models like GPT and Llama are first trained on nothing but this task, on a huge amount of
+# text.
 
 # %% [markdown]
 # ## One stack
@@ -231,9 +231,9 @@ print("predicts:", *[vocab[token] for token in wanted[0, :8]])
 print(f"{len(vocab):,} words, {len(stream):,} tokens to learn from, {len(unseen):,} held out")
 
 # %% [markdown]
-# We train with **AdamW** (Loshchilov and Hutter, 2019), the usual choice for years. It is Adam with *weight
-# decay*: each update also shrinks every weight a little ([19](19_a_model_of_today.ipynb) says more). The
-# learning rate rises for a short warm-up, and then follows half a cosine down to 0.
+# We train with **AdamW** (Loshchilov and Hutter, 2019): Adam with *weight decay*, which shrinks every weight
+# a little in each update ([19](19_a_model_of_today.ipynb)). The learning rate rises for a short warm-up, and
+# then follows half a cosine down to 0.
 
 # %%
 import math
@@ -297,9 +297,9 @@ assert 3.0 < losses["2017"] < bigram - 0.1
 # > "That is, the output of each sub-layer is LayerNorm(x + Sublayer(x)) [...]." (section 3.1)
 #
 # Layer normalization does two things to a vector: it subtracts the mean of its entries, and it divides by
-# their standard deviation. Zhang and Sennrich (2019) asked whether both steps are needed. They suspected
-# that training benefits mainly from the division. So their **RMSNorm** divides by the root of the mean
-# square and subtracts nothing. It has no learned bias either.
+# their standard deviation. Zhang and Sennrich (2019) suspected that training benefits mainly from the
+# division. So their **RMSNorm** divides by the root of the mean square and subtracts nothing. It has no
+# learned bias either.
 
 
 # %%
@@ -517,8 +517,8 @@ with torch.no_grad():
     assert_close(torch.cat(steps, dim=1), model(tokens), atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# The cache is half as large, and the loss is about the same. In a large model, this saves gigabytes: Llama 2
-# with 70 billion weights (Touvron et al., 2023) has 64 query heads, but only 8 heads of keys and values.
+# The cache is half as large, and the loss is about the same. Llama 2 with 70 billion weights (Touvron et al.,
+# 2023) has 64 query heads, but only 8 heads of keys and values.
 #
 # **Remember:** when query heads share keys and values, the cache becomes smaller.
 
@@ -580,10 +580,10 @@ assert losses["+ SwiGLU"] < losses["2017"]
 #
 # So we ran the race as [12](12_results.ipynb) demands: for each model, three or more learning rates on one
 # seed, judged on the validation sentences; then four *other* seeds with the best rate, judged on the test
-# sentences. Two more contestants take part. The first is **Muon**, an optimizer of 2024 that
-# [19](19_a_model_of_today.ipynb) explains. The second is no network at all. It counts triples of words and
-# mixes in the counts of pairs and of single words; the rarer a triple is, the more weight these get. The
-# method is that of Kneser and Ney (1995), the standard before neural language models.
+# sentences. Two more contestants take part: **Muon**, an optimizer of 2024 ([19](19_a_model_of_today.ipynb)),
+# and a model that is no network at all. It counts triples of words and mixes in the counts of pairs and of
+# single words; the rarer a triple is, the more weight these get. The method is that of Kneser and Ney (1995),
+# the standard before neural language models.
 #
 # **Before you run this:** will the network with the parts of 2017 beat the counts of triples? And which helps
 # more, all four new parts or the new optimizer?
@@ -655,11 +655,11 @@ assert min(runs["2017"]) < race["trigrams"]["test"] < max(runs["2017"])
 # optimizer: with Muon, the model of 2017 beats every model that was trained with AdamW.
 #
 # Do not conclude that the optimizer matters more than everything else. These are tiny models, trained very
-# briefly on artificial text. With careful tuning, Muon was found to be 1.4 times as fast as AdamW at 0.1
-# billion weights, and only 1.1 times at 1.2 billion (Wen et al., 2025). Conclude that a list of single runs
-# tells you what you would like to hear. *We also raced the parts in a translation model. There, rotary
-# positions and SwiGLU helped alone but not together, and all parts at once brought nothing: [Which changes
-# since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb)*
+# briefly on artificial text. With careful tuning, Muon was 1.4 times as fast as AdamW at 0.1 billion weights,
+# and only 1.1 times at 1.2 billion (Wen et al., 2025). Conclude that a list of single runs tells you what you
+# would like to hear. *In a translation model, rotary positions and SwiGLU helped alone but not together, and
+# all parts at once brought nothing: [Which changes since 2017 pay
+# here?](evidence/which_changes_since_2017_pay.ipynb)*
 #
 # **Remember:** tune the learning rate for each contestant, take several seeds, keep the test text for the
 # end, and put a simple method beside them.
@@ -827,8 +827,8 @@ plt.show()
 # Chinchilla near the best size for Gopher's budget, and it was better than Gopher.*
 #
 # That is their advice in a number: about **20 tokens for each weight**. (The constants above are a second fit
-# to the same runs. With those that Hoffmann et al. printed, 0.34 and 0.28 for $a$ and $b$, the law
-# contradicts the other two methods of their own paper.)
+# to the same runs. The printed ones, with 0.34 and 0.28 for $a$ and $b$, contradict the paper's other two
+# methods.)
 #
 # Two years before, Kaplan et al. (2020) had found $N \propto C^{0.73}$, so that ten times the budget would
 # buy a model more than five times as large, and less than twice the text. Why did the two studies differ?
@@ -841,8 +841,8 @@ plt.show()
 # 25,000 target tokens, which is 38 tokens for each weight; the big model read 35 for each. By the number of
 # tokens, both were trained for nearly twice as long as the rule asks for. But they read the same 4.5 million
 # pairs again and again, the base model ≈20 times and the big one ≈60 times, and a token that was seen before
-# teaches less. Muennighoff et al. (2023) found that up to four passes are almost as good as new text, and
-# that with many more, the value of going on falls to nothing. So what the big model lacked was probably text.
+# teaches less. Up to four passes are almost as good as new text, but with many more, the value of going on
+# falls to nothing (Muennighoff et al., 2023). So what the big model lacked was probably text.
 
 # %% tags=["check"]
 assert [round(updates * 25_000 / weights) for updates, weights in ((1e5, 65e6), (3e5, 213e6))] == [38, 35]
@@ -862,10 +862,8 @@ assert 55 < passes[1] < 65
 #
 # - A language model is one stack of causal layers that learns to predict the next token at every position.
 # - Besides the place of the norm, four parts have changed since 2017: RMSNorm drops the mean, rotary
-#   positions turn queries and keys, grouped queries shrink the cache, and SwiGLU adds a gate to the
-#   feed-forward network.
-# - To write, the model keeps keys and values in a cache, reads one token per step, and samples from the
-#   likely tokens.
+#   positions turn queries and keys, grouped queries shrink the cache, and SwiGLU adds a gate.
+# - To write, the model keeps keys and values in a cache and draws one token per step.
 # - For a given budget, weights and text should grow together, to about 20 tokens for each weight.
 #
 # **Deeper:** [Which changes since 2017 pay here?](evidence/which_changes_since_2017_pay.ipynb) · [How fast
@@ -993,6 +991,6 @@ assert losses["+ SwiGLU"] < blind < bigram
 # %% [markdown]
 # **A project.** Train this model on a text of your own: a book, your emails, a programming language. Use a
 # subword tokenizer ([10](10_translation.ipynb)), and keep a part of the text for the test. Answer one
-# question with runs, such as: *does twice the width or twice the data lower the loss more?* For a good
-# answer, write down your guess beforehand, tune the learning rate for each contestant, run three seeds of
-# each, show the differences with an interval, and print the first ten samples rather than the ten best.
+# question, such as: *does twice the width or twice the data lower the loss more?* Write down your guess
+# beforehand, tune the learning rate for each contestant, run three seeds, and show the differences with an
+# interval.

@@ -13,7 +13,7 @@
 # - **Before:** you know RMSNorm, rotary positions, grouped queries and SwiGLU ([17](17_since_2017.ipynb)) and
 #   PyTorch's attention ([14](14_attention_in_pytorch.ipynb)).
 # - **After:** you can open the code of most open models and name nearly every line: what it is, what it
-#   replaced, and which problem it solves.
+#   replaced, and which problem it solves. You can say how models read long texts, and what that costs.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Nothing is trained here. What we say
 # about a model's code is based on version 5.23 of the library `transformers`, read in November 2026; such
@@ -580,6 +580,10 @@ with torch.no_grad():
 # %% tags=["check"]
 with torch.no_grad():
     assert load(layer, batch).max() < 320 < 400 < load(Experts(16, 24).requires_grad_(False), batch + 9).max()
+    probs = layer.router(batch).sigmoid()
+    probs = (probs / probs.sum(dim=1, keepdim=True)).mean(dim=0)  # P; the shares f are load / 2,000
+    terms = [8 * (loads / 2000 * probs).sum().item() for loads in (skewed, load(layer, batch))]
+    assert [round(term, 2) for term in terms] == [1.2, 1.0]
     one = Experts(16, 24, experts=1, active=1)
     torch.testing.assert_close(one(batch), one.experts[0](batch))  # a single expert is an ordinary network
 
@@ -596,7 +600,7 @@ plt.show()
 
 # %% [markdown]
 # *Figure 4. Before, one expert gets three quarters of all tokens, and others get one in ten. The numbers that
-# were added for the choice make the load even.*
+# were added for the choice make the load even: without $\alpha$, the term above falls from 1.20 to 1.00.*
 #
 # In the code of DeepSeek-V3, every layer but the first three has 256 such experts, of which a token uses 8,
 # and one more expert that every token uses. How many weights does the model have, and how many does a token
