@@ -2,6 +2,7 @@
 
     python benchmarks/vocabulary.py                       all, three seeds each: ten minutes
     python benchmarks/vocabulary.py --only 500 --seeds 0  this one
+    python benchmarks/vocabulary.py --updates 2400 --json annotated/recorded/vocabulary-long.json
 
 The model is the paper's with two layers of width 64, trained as in since_2017.py on the built-in
 German-English corpus. A batch is filled by words, not by tokens, so with the same seed all vocabularies read
@@ -64,9 +65,12 @@ def run(arguments: Sequence[str] | None = None) -> Found:
     """Train what is not recorded yet, and write the record after each model."""
     options = long_parser(__doc__, "vocabulary")
     options.add_argument("--only", nargs="+", type=int, metavar="SIZE", help="these vocabularies")
+    options.add_argument(
+        "--updates", type=int, help=f"other than {FULL['updates']}, in a record of their own"
+    )
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="(default 0 1 2)")
     options = parse_long(options, arguments)
-    how = SHORT if options.short else FULL
+    how = SHORT if options.short else {**FULL, "updates": options.updates or FULL["updates"]}
     record = Record(options.json, how)
     sizes, seeds = ((400, 500), (0,)) if options.short else (options.only or SIZES, options.seeds)
     tasks = {size: task_of(size, how["max_words"], options.short) for size in sizes}
