@@ -17,7 +17,7 @@ INSTALL := python -m pip install --quiet --disable-pip-version-check
 
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with notebooks/nbval_sanitize.cfg --nbval-cell-timeout 600
 
-.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site book slides test-site test-processors test-floors lock release test coverage lint format clean
+.PHONY: help setup lab notebooks student address mutants reproduce bench images watch test-watch site book slides test-site test-processors test-floors lock release unit test coverage lint format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -125,8 +125,10 @@ test-site: $(READY) ## read every page of the site in a browser (Chromium; minut
 # Two processes, one thread each. Where a notebook compares times, it counts its own processor time.
 TWO_CORES := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
-test: lint ## lint, unit tests, pair check, notebooks compared with their outputs
-	$(TWO_CORES)
+unit: lint ## lint, and the tests of the package and the tools alone (ONLY=tests/search: those, in a minute)
+	$(TWO_CORES) $(ONLY)
+
+test: unit ## lint, unit tests, pair check, notebooks compared with their outputs
 	$(BIN)/python tools/notebooks/build.py --check
 	$(TWO_CORES) $(NBVAL) notebooks
 
