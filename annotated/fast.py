@@ -20,7 +20,7 @@ class CpuKernels(TorchFunctionMode):
             loss = model(src, tgt, src_mask, tgt_mask)...
 
     Dropout is `quick_dropout`, attention is `short_attention`: the fused kernel takes one head of one
-    sentence after the other, and for short sentences one product for all heads is sooner done.
+    sentence after the other, and for short sentences one product for all heads is faster.
     Everything else, and everything on a GPU, stays as it is.
     """
 
@@ -43,7 +43,7 @@ def short_attention(
     is_causal: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Compute attention as `F.scaled_dot_product_attention` does, by `attention` where that is sooner done.
+    """Compute attention as `F.scaled_dot_product_attention` does, by `attention` where that is faster.
 
     That is in training, over at most `UNFUSED_UP_TO` positions, with a boolean mask and no further `options`.
     """

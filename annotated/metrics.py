@@ -221,7 +221,7 @@ def bootstrap(
 ) -> Score:
     """Score a system, with the 95% interval over test sets drawn from this one, with replacement.
 
-    `metric` and `tokenize` are those of `paired_bootstrap`, as which it raises.
+    `metric` and `tokenize` are those of `paired_bootstrap`; it raises the same errors.
     """
     metric = resampled_metric(metric, tokenize, samples)
     draws = resample(metric, hypotheses, references, samples, seed)

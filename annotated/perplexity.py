@@ -10,7 +10,7 @@ from annotated.batches import Batch
 from annotated.modes import evaluating
 from annotated.transformer.model import EncoderDecoder
 
-TOKENS_AT_ONCE = 1024  # whose predictions are in memory
+TOKENS_AT_ONCE = 1024  # whose log-probabilities are in memory together
 
 
 @dataclass(frozen=True)

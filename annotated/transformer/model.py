@@ -115,7 +115,7 @@ class EncoderDecoder(nn.Module):
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
         c, parts = config, find_parts(config)
         attention, feed_forward = parts.attention, parts.feed_forward
-        if c.variant == "paper":  # to copy is sooner done than to draw weights, which are drawn anew below
+        if c.variant == "paper":  # copying is faster than drawing weights, which are drawn again below
             attention, feed_forward = partial(deepcopy, attention()), partial(deepcopy, feed_forward())
         encoder_layers = [
             EncoderLayer(c.d_model, attention(), feed_forward(), c.dropout, c.norm_first, parts.norm())
