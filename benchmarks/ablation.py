@@ -40,7 +40,6 @@ CONTESTANTS: dict[str, Found] = {
     "and no smoothing": {**PLAIN, "smoothing": 0.0},
     "and dropout 0.1": {**PLAIN, "dropout": 0.1},
     "and three matrices": {**PLAIN, "tied_embeddings": "none"},
-    "and subword dropout 0.1": {**PLAIN, "subword_dropout": 0.1},
     "and a warm-up of 100": {**PLAIN, "warmup": 100},
 }
 SPLITS = ("val", "test_2016_flickr")

@@ -1,18 +1,15 @@
-"""Token ids of a corpus: packed, cached, and cut anew by subword dropout."""
+"""Token ids of a corpus: packed, and cached."""
 
 import mmap
 import subprocess
 import sys
 import warnings
-from random import Random
 
 import numpy as np
 import pytest
 
 from annotated.translation.data import (
     ParallelText,
-    SubwordDropout,
-    TokenBatches,
     encode_corpus,
     token_batches as module,
 )
@@ -85,44 +82,3 @@ def test_processes_that_encode_at_one_time_share_one_copy(tmp_path):
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [run.communicate()[0].strip() for run in runs] == [str((4 + 5 + 1) * 30000)] * 2
     assert len(list(tmp_path.glob("ids-*/"))) == 1
-
-
-def epoch(batches, number):
-    """The rows of an epoch by pair: source, and target without its end."""
-    return {
-        i: (src, tgt)
-        for plan, batch in zip(batches.plan(number), batches.epoch(number), strict=True)
-        for i, src, tgt in zip(plan.tolist(), batch.src.tolist(), batch.tgt.tolist(), strict=True)
-    }
-
-
-def test_dropout_cuts_the_same_text_anew_in_each_epoch(subwords):
-    pairs = encode_corpus(TEXT, subwords, subwords)
-    batches = TokenBatches(pairs, 200, seed=5, dropout=SubwordDropout(subwords, subwords, 0.3, 200))
-    first, again, second = (epoch(batches, number) for number in (1, 1, 2))
-    assert first == again
-    one, other = (batches.collate(range(30), number) for number in (1, 2))  # the same rows
-    assert one.src.tolist() != other.src.tolist()
-    assert one.tgt.tolist() != other.tgt.tolist()
-    for rows in (first, second):
-        for i, (src, tgt) in rows.items():
-            assert subwords.decode(src) == TEXT.src[i]
-            assert subwords.decode(tgt) == TEXT.tgt[i]
-            assert 1 in src
-            assert tgt[0] == 0
-
-
-def test_dropout_of_a_pair_is_the_same_in_any_batch(subwords):
-    """So it is with another number of processes, or where a run is taken up again."""
-    pairs = encode_corpus(TEXT, subwords, subwords)
-    dropout = SubwordDropout(subwords, subwords, 0.3, 200)
-    together = TokenBatches(pairs, 200, seed=5, dropout=dropout).collate(range(30), 3)
-    alone = [TokenBatches(pairs, 200, seed=5, dropout=dropout).collate([i], 3) for i in range(30)]
-    for i, batch in enumerate(alone):
-        assert together.src[i, : batch.src.size(1)].tolist() == batch.src[0].tolist()
-
-
-def test_what_dropout_makes_too_long_stays_whole(subwords):
-    row = [*subwords.encode(TEXT.src[0]), 1]
-    assert SubwordDropout(subwords, subwords, 1.0, len(row) - 1)(row, subwords, Random(0)) == row
-    assert len(SubwordDropout(subwords, subwords, 1.0, 999)(row, subwords, Random(0))) > len(row)

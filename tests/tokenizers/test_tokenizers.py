@@ -1,7 +1,4 @@
-import subprocess
-import sys
 import warnings
-from random import Random
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -16,7 +13,6 @@ from annotated.translation.tokenizers import (
     load_tokenizer,
     save_tokenizer,
 )
-from annotated.translation.tokenizers.subwords import merge_pieces
 
 SENTENCES = [
     "Der kleine Hund sieht die Katze im Garten.",
@@ -42,7 +38,6 @@ LINES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]
 @given(LINES)
 def test_any_line_comes_back(tokenizer, line):
     assert tokenizer.decode(tokenizer.encode(line)) == line
-    assert tokenizer.decode(tokenizer.encode(line, dropout=0.5)) == line
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -92,39 +87,6 @@ def test_no_training_sentence_is_left_out(awkward):
     assert len(tokenizer.encode("xylophone")) == 1
 
 
-MIXED = ["The small dog sees the cat", "  two  spaces ", "Zoë ﬁnds 9 ▁ things\t!", "ein Über-Ärger", "x"]
-
-
-def test_dropout_is_alike_in_every_process(tokenizer, tmp_path):
-    tokenizer.save(tmp_path, "tokenizer")
-    code = (
-        "from random import Random; from annotated.translation.tokenizers import load_tokenizer; "
-        f"t = load_tokenizer({str(tmp_path)!r}, 'tokenizer'); r = Random(5); "
-        f"print([t.encode(s, 0.3, r) for s in {MIXED!r}])"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, check=True) for _ in range(2)]
-    random = Random(5)
-    here = [tokenizer.encode(sentence, 0.3, random) for sentence in MIXED]
-    assert {run.stdout.decode().strip() for run in runs} == {str(here)}
-
-
-@settings(max_examples=300, deadline=None)
-@given(LINES)
-def test_merges_without_dropout_are_sentencepieces(tokenizer, line):
-    # A chance too small to be met takes our way of merging instead of SentencePiece's.
-    assert tokenizer.encode(line, dropout=1e-300) == tokenizer.encode(line)
-
-
-def test_of_equal_merges_the_leftmost_goes_first():
-    assert merge_pieces(list("aaa"), {"aa": 0.0}, 0.0, Random(0)) == ["aa", "a"]
-
-
-def test_merges_are_left_out_as_often_as_asked():
-    # Of two symbols that make a piece, a single choice decides.
-    found = [len(merge_pieces(["a", "b"], {"ab": 0.0}, 0.3, Random(i))) == 2 for i in range(2000)]
-    assert sum(found) / 2000 == pytest.approx(0.3, abs=0.04)
-
-
 @pytest.mark.parametrize("size", [-5, 1, 259])
 def test_a_vocabulary_without_room_for_bytes_is_refused(size):
     with pytest.raises(
@@ -163,9 +125,7 @@ def test_no_word_holds_white_space(language):
         tokenizer.decode(tokenizer.encode(text)).encode()
 
 
-def test_words_refuse_dropout_and_unknown_languages():
-    with pytest.raises(ValueError, match=r"dropout is 0\.1"):
-        WordTokenizer([], None).encode("a", dropout=0.1)
+def test_words_refuse_unknown_languages():
     for language in ("klingon", "../../x", "lex_attrs", "en.stop_words"):
         with pytest.raises(ValueError, match=language):
             WordTokenizer([], language)

@@ -16,7 +16,6 @@ from annotated.translation.cli.main import main
 from annotated.translation.data import Corpus, ParallelText, own_text
 from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import load_model
-from annotated.translation.tokenizers import PAD
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.train import Stopped
@@ -100,21 +99,6 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
     assert weights(tmp_path / "run") == weights(whole[0])
     with pytest.raises(ValueError, match="already holds a run"):
         train(tmp_path / "run")
-
-
-def test_subword_dropout_cuts_the_text_anew_in_each_epoch(tmp_path, monkeypatch):
-    backward, seen = Trainer.backward, [[], []]
-
-    def watched(self, batch, *inputs, **options):
-        rows = batch.src.tolist()
-        seen[self.progress.epoch] += [[token for token in row if token != PAD] for row in rows]
-        return backward(self, batch, *inputs, **options)
-
-    monkeypatch.setattr(Trainer, "backward", watched)
-    train(tmp_path / "run", subword_dropout=0.5)
-    first, second = seen
-    assert len(first) == len(second)
-    assert sorted(first) != sorted(second)
 
 
 @pytest.mark.parametrize(

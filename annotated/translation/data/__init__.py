@@ -6,14 +6,13 @@ from annotated.translation.data.tables import read_pairs
 from annotated.translation.data.text_files import read_lines, read_parallel
 from annotated.translation.data.token_batches import (
     EncodedPairs,
-    SubwordDropout,
     TokenBatches,
     encode_corpus,
     pad_rows,
 )
 
 __all__ = [
-    "Corpus", "EncodedPairs", "ParallelText", "SubwordDropout", "TokenBatches",
+    "Corpus", "EncodedPairs", "ParallelText", "TokenBatches",
     "encode_corpus", "hold_out", "load_corpus", "multi30k", "own_corpus", "own_text", "pad_rows",
     "read_lines", "read_pairs", "read_parallel",
 ]  # fmt: skip

@@ -9,10 +9,9 @@ import json
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -88,30 +87,6 @@ def tokenizer_sums(tokenizer: Tokenizer) -> list[str]:
         return [sha256(path) for path in sorted(Path(folder).iterdir())]
 
 
-@dataclass(frozen=True)
-class SubwordDropout:
-    """Cuts sentences into subwords anew, each merge left out with probability `rate` (Provilkov et al. 2020).
-
-    Raises ValueError for a tokenizer whose tokens are not made of merges.
-    """
-
-    src_tokenizer: Tokenizer
-    tgt_tokenizer: Tokenizer
-    rate: float
-    max_sentence: int  # tokens; what would have more stays as it is
-
-    def __post_init__(self) -> None:
-        for tokenizer in (self.src_tokenizer, self.tgt_tokenizer):
-            tokenizer.encode("", self.rate)
-
-    def __call__(self, ids: list[int], tokenizer: Tokenizer, random: Random) -> list[int]:
-        """Cut a row of ids anew; its special symbols stay."""
-        first = next((i for i, token in enumerate(ids) if token > UNK), len(ids))
-        last = len(ids) - next((i for i, token in enumerate(reversed(ids)) if token > UNK), 0)
-        cut = tokenizer.encode(tokenizer.decode(ids), self.rate, random)
-        return [*ids[:first], *cut, *ids[last:]] if len(cut) <= self.max_sentence else ids
-
-
 # ---- batches
 
 
@@ -119,8 +94,7 @@ class TokenBatches:
     """Cuts `pairs` into batches of at most `max_tokens` positions a side, padding counted.
 
     A batch's size is its rows times the length of its longest sentence, source or target. Every pair comes
-    once an epoch, and each epoch has the same number of batches, `len(self)`. With `dropout`, rows are cut
-    anew in each epoch when their batch is made, and may then be longer.
+    once an epoch, and each epoch has the same number of batches, `len(self)`.
 
     Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`.
     """
@@ -132,12 +106,10 @@ class TokenBatches:
         pad: int = PAD,
         seed: int = 0,
         shuffle: bool = True,
-        dropout: SubwordDropout | None = None,
     ) -> None:
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
         self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
-        self.dropout = dropout
         # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
         self._lengths = np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1)
         widths = self._lengths.max(axis=1)
@@ -169,16 +141,12 @@ class TokenBatches:
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over the batches of an epoch as tensors."""
-        return (self.collate(indices, epoch) for indices in self.plan(epoch))
+        return (self.collate(indices) for indices in self.plan(epoch))
 
-    def collate(self, indices: Sequence[int], epoch: int = 0) -> Batch:
-        """Make a batch of the pairs at `indices`, with the subword dropout of an epoch."""
+    def collate(self, indices: Sequence[int]) -> Batch:
+        """Make a batch of the pairs at `indices`."""
         indices = np.asarray(indices).tolist()
         src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
-        if cut := self.dropout:
-            chances = [Random(mixed_seed(self.seed, epoch, i)) for i in indices]
-            src = [cut(row, cut.src_tokenizer, chance) for row, chance in zip(src, chances, strict=True)]
-            tgt = [cut(row, cut.tgt_tokenizer, chance) for row, chance in zip(tgt, chances, strict=True)]
         return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad)
 
 

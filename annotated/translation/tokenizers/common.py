@@ -5,7 +5,6 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import ClassVar, Self
 
 SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")
@@ -66,13 +65,8 @@ class Tokenizer(ABC):
     def split(self, text: str) -> list[str]:
         """Cut text into tokens; a lone surrogate, which has no UTF-8, becomes U+FFFD."""
 
-    def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
-        """Return ids without `<s>` and `</s>`; tokens outside the vocabulary become `<unk>`.
-
-        Raises ValueError for `dropout` unless the tokens are made of merges.
-        """
-        if dropout:
-            raise ValueError(f"subword dropout is {dropout}, but {self.kind} are not made of merges; use 0")
+    def encode(self, text: str) -> list[int]:
+        """Return ids without `<s>` and `</s>`; tokens outside the vocabulary become `<unk>`."""
         return [self._ids.get(piece, UNK) for piece in self.split(text)]
 
     def unknown(self, text: str) -> list[str]:
@@ -80,7 +74,7 @@ class Tokenizer(ABC):
         return [piece for piece in self.split(text) if piece not in self._ids]
 
     def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Encode many sentences, without dropout."""
+        """Encode many sentences."""
         return [self.encode(sentence) for sentence in sentences]
 
     @abstractmethod

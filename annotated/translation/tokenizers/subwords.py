@@ -5,10 +5,9 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from random import Random
 from typing import Any, ClassVar, Self
 
 from annotated.translation.files import read_json, replacing, write_json
@@ -134,27 +133,8 @@ class SentencePieceTokenizer(Subwords):
         """Cut text into pieces as SentencePiece writes them, U+2581 for a space."""
         return self._processor.encode(self.escape(text), out_type=str)
 
-    def encode(self, text: str, dropout: float = 0.0, random: Random | None = None) -> list[int]:
-        """Return ids without `<s>` and `</s>`.
-
-        With `dropout`, each merge is left out with that probability, so that the model sees many spellings
-        of a word; `random` is where the chances come from, a stream that no seed repeats if None.
-        """
-        if not dropout:
-            return super().encode(text)
-        # SentencePiece can do this too, but not alike in two processes: its random stream is salted in each.
-        text, chance = self.escape(text), random or Random()
-        spaced = SPACE_MARK + text.replace(" ", SPACE_MARK) if text else ""
-        ids = []
-        for word in re.findall(f"{SPACE_MARK}[^{SPACE_MARK}]*", spaced):
-            for piece in merge_pieces(list(word), self.scores, dropout, chance):
-                known = piece in self.scores
-                spelled = [piece] if known else [f"<0x{byte:02X}>" for byte in piece.encode()]
-                ids += [self._ids[each] for each in spelled]
-        return ids
-
     def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Encode many sentences on all cores, without dropout."""
+        """Encode many sentences on all cores."""
         return self._processor.encode([self.escape(sentence) for sentence in sentences], out_type=int)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -200,26 +180,3 @@ class MarianTokenizer(Subwords):
     def decode(self, ids: Sequence[int]) -> str:
         pieces = [self.vocabulary[i] for i in ids if i > UNK]
         return self._processor.decode_pieces(pieces).replace(SPACE_MARK, " ").strip()
-
-
-def merge_pieces(
-    symbols: list[str], scores: Mapping[str, float], dropout: float, random: Random
-) -> list[str]:
-    """Join neighbors into pieces until no two make one, some left out at random (Provilkov et al. 2020).
-
-    At each step the pair goes first whose piece has the highest score, the leftmost of equals; each pair is
-    left out of the choice with probability `dropout`, and where that leaves none, merging ends. Without
-    dropout this is what SentencePiece computes.
-    """
-    symbols = list(symbols)
-    while True:
-        best, place = None, -1
-        for i in range(len(symbols) - 1):
-            score = scores.get(symbols[i] + symbols[i + 1])
-            if score is None or (dropout and random.random() < dropout):
-                continue
-            if best is None or score > best:
-                best, place = score, i
-        if best is None:
-            return symbols
-        symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]

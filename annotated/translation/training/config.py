@@ -40,7 +40,6 @@ class TrainingConfig:
     smoothing: float = 0.1  # label smoothing
     rdrop_weight: float = 0.0  # weight of R-Drop, the divergence of two passes; 0 makes one pass
     rdrop_from: int = 1  # epoch, counted from 1, in which R-Drop begins
-    subword_dropout: float = 0.0  # share of merges left out when training text is cut into subwords
     precision: Literal["float32", "bf16"] = "float32"  # bf16: matrix products in half precision
     compile: bool = False  # torch.compile, meant for a GPU: a CPU compiles for minutes, which did not pay
     patience: int = 0  # scored epochs without a better one before training stops; 0 never stops

@@ -14,7 +14,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
 from annotated.translation.data.pairs import Corpus
-from annotated.translation.data.token_batches import SubwordDropout, TokenBatches, encode_corpus
+from annotated.translation.data.token_batches import TokenBatches, encode_corpus
 from annotated.translation.devices import (
     broadcast,
     default_torch_state,
@@ -220,8 +220,7 @@ def make_batches(
     """Encode sentences of at most `limit` tokens: batches to train on, and those to validate on, if any."""
     pairs = encode_corpus(corpus["train"], src, tgt, limit, cache)
     print_message(f"{pairs.report()}\n{corpus.example()}")
-    dropout = SubwordDropout(src, tgt, config.subword_dropout, limit) if config.subword_dropout else None
-    batches = TokenBatches(pairs, config.max_tokens, seed=config.seed, dropout=dropout)
+    batches = TokenBatches(pairs, config.max_tokens, seed=config.seed)
     if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
         number = "1 update" if updates == 1 else f"{updates} updates"
         print_message(f"  an epoch has only {number}: a smaller max_tokens gives more")

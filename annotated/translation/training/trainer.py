@@ -180,7 +180,7 @@ class Trainer:
         c, p = self.config, self.progress
         mine = group[self.rank :: self.world]  # this process's batches
         weight = 1.0 if mine else 0.0  # every process must take part
-        share = [self.batches.collate(indices, p.epoch) for indices in mine or group[:1]]
+        share = [self.batches.collate(indices) for indices in mine or group[:1]]
         self.model.train()
         loss = ntokens = 0.0
         for number, batch in enumerate(share):
