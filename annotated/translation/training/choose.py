@@ -8,7 +8,6 @@ one that sees less text, and what is read often needs dropout.
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from itertools import chain
@@ -17,7 +16,6 @@ from typing import Any
 import torch
 
 from annotated.batches import Batch
-from annotated.fast import CpuKernels
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import Corpus, ParallelText
@@ -26,7 +24,7 @@ from annotated.translation.storage.model_folder import training_settings
 from annotated.translation.tokenizers import PAD
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import RunFolder
-from annotated.translation.training.summed_loss import SummedLoss, half_precision
+from annotated.translation.training.summed_loss import SummedLoss, compute_context
 
 MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
 # Layers and width of a model, and the tokens that it can read in the time from which on the next learns more.
@@ -130,8 +128,7 @@ def tokens_per_second(
         src, tgt = (words((rows, min(math.ceil(length), config.max_len))) for length in lengths)
         batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
         while updates < 3 or clock() - started < 1:  # the first two warm up
-            half = half_precision(device) if precision == "bf16" else nullcontext()
-            with half, CpuKernels() if device.type == "cpu" else nullcontext():
+            with compute_context(device, precision):
                 summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y).backward()
             adam.step()
             adam.zero_grad()

@@ -1,7 +1,7 @@
 """What a run minimizes: model and loss in one module, R-Drop, which is newer than the paper, and bf16."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+from annotated.fast import CpuKernels
 from annotated.loss import LabelSmoothing, smoothed_cross_entropy
 from annotated.transformer.model import EncoderDecoder, Generator
 
@@ -89,7 +90,15 @@ def rdrop_cross_entropy(
     return loss
 
 
-# ---- bf16 in matrix products
+# ---- how it is computed
+
+
+@contextmanager
+def compute_context(device: torch.device, precision: str) -> Iterator[None]:
+    """Compute in a block as a run does: with the precision of its settings and, on a CPU, by `CpuKernels`."""
+    half = half_precision(device) if precision == "bf16" else nullcontext()
+    with half, CpuKernels() if device.type == "cpu" else nullcontext():
+        yield
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from annotated.batches import Batch
-from annotated.fast import CpuKernels
 from annotated.schedule import rate
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation import devices
@@ -35,7 +34,7 @@ from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import Progress, TrainingConfig, is_better
 from annotated.translation.training.run_folder import RunFolder
-from annotated.translation.training.summed_loss import SummedLoss, half_precision
+from annotated.translation.training.summed_loss import SummedLoss, compute_context
 from annotated.translation.training.validation import Validation
 
 ADVICE = "begin another run, with a lower learning rate or with clip: resumed, this one would end here again"
@@ -207,8 +206,7 @@ class Trainer:
         batch.to(self.device)
         # Processes add up their gradients at the last batch of an update.
         local = nullcontext() if last or self.world == 1 else self.parallel.no_sync()
-        half = half_precision(self.device) if self.config.precision == "bf16" else nullcontext()
-        with local, half, CpuKernels() if self.device.type == "cpu" else nullcontext():
+        with local, compute_context(self.device, self.config.precision):
             loss = self.parallel(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y) * weight
             loss.backward()
         return loss.item()
