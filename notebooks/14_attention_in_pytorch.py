@@ -8,7 +8,7 @@
 # [15_going_fast](15_going_fast.ipynb) · You can read this lesson right after
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *38 minutes to read, half a minute to run.*
+# *42 minutes to read, half a minute to run.*
 #
 # - **Before:** you have written attention ([02](02_attention.ipynb)), heads
 #   ([03](03_multi_head_attention.ipynb)) and the whole model ([06](06_the_full_model.ipynb)).
@@ -187,8 +187,9 @@ except RuntimeError as error:
 # $$dS_{ij} = P_{ij}\,\Big(dP_{ij} - \sum_k P_{ik}\, dP_{ik}\Big) \qquad\text{and}\qquad
 # \sum_k P_{ik}\, dP_{ik} = \sum_k P_{ik}\, (dO_i \cdot v_k) = dO_i \cdot O_i .$$
 #
-# The sum over all keys is a single dot product of two vectors that are at hand. Together, $dS_{ij} = P_{ij}\,
-# dO_i \cdot (v_j - O_i)$: what counts is how the key's value *differs from the output*.
+# The sum over all keys is a single dot product of two vectors that are at hand. Together,
+# $dS_{ij} = P_{ij}\, dO_i \cdot (v_j - O_i)$: only the difference between the key's value and the output
+# counts.
 #
 # **The scores.** $dQ = dS\, K/\sqrt{d_k}$ and $dK = dS^\top Q/\sqrt{d_k}$. That is all:
 

@@ -7,7 +7,7 @@
 # Previous: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) · Next:
 # [16_another_task](16_another_task.ipynb)
 #
-# *40 minutes to read, half a minute to run.*
+# *45 minutes to read, half a minute to run.*
 #
 # - **Before:** you know the model ([06](06_the_full_model.ipynb)), its loss
 #   ([08](08_training_recipe.ipynb)), and decoding with a cache ([11](11_search.ipynb)).
@@ -553,9 +553,9 @@ assert rounding["8 bits"] < 0.02 < 0.05 < rounding["4 bits, groups of 16"] < rou
 # (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing.
 #
 # **SmoothQuant** (Xiao et al., 2022) moves the difficulty to where it does less harm. Divide entry $j$ of
-# every input by a number $s_j$, and multiply row $j$ of the weights by it: the product is the same. With $s_j
-# = \sqrt{\max |x_j| / \max |w_j|}$, the two share the difficulty, and the division can be done once and for
-# all in the gain of the norm before.
+# every input by a number $s_j$, and multiply row $j$ of the weights by it: the product is the same. With
+# $s_j = \sqrt{\max |x_j| / \max |w_j|}$, the two share the difficulty, and the division can be done once and
+# for all in the gain of the norm before.
 #
 # **Before you run this:** one of 64 entries is 60 times as large as the others. How much of what the other 63
 # contribute is lost in 8 bits, without and with this?

@@ -758,11 +758,11 @@ assert 0.12 < mean(apart) - 4.3 * stdev(apart) / 3**0.5 < mean(apart) + 4.3 * st
 #
 # $$L(N, D) = E + \frac{A}{N^a} + \frac{B}{D^b} \qquad\text{at the cost of}\qquad C = 6 N D$$
 #
-# operations. $E$ is what no model can know about the next token. The second term is the price of too few
+# operations. $E$ is the uncertainty that no model can remove. The second term is the price of too few
 # weights, and the third the price of too little text. The cost is the rule of [15](15_going_fast.ipynb).
 #
 # The best $N$ for a given $C$ takes four lines. Call $n = \ln N$ and $d = \ln D$. Then $n + d = \ln (C/6)$ is
-# fixed, and at the least loss, what a bit of $n$ brings must equal what the same bit of $d$ would bring:
+# fixed. So at the minimum, a small step in $n$ must lower the loss by as much as the same step in $d$ would:
 #
 # $$\begin{aligned}
 # a A\, e^{-an} &= b B\, e^{-bd} \\

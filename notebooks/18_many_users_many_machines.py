@@ -8,7 +8,7 @@
 # [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [15_going_fast](15_going_fast.ipynb)
 #
-# *40 minutes to read, seconds to run.*
+# *42 minutes to read, seconds to run.*
 #
 # - **Before:** you know the cache ([11](11_search.ipynb)) and why a product with few rows is
 #   limited by memory ([15](15_going_fast.ipynb)).
@@ -134,10 +134,10 @@ plt.show()
 # $p(x)$. Accept it with probability $\min(1, p(x)/q(x))$. At the first refusal, draw a token from
 # $\max(0, p - q)$, divided by its sum, and throw the later drafts away.
 #
-# **The proof.** Token $x$ is drafted and accepted with probability $q(x) \min(1, p(x)/q(x)) = \min(p(x),
-# q(x))$. A refusal has the probability $1 - \sum \min(p, q) = \sum \max(0, p - q)$, the very sum that we
-# divide by, so $x$ comes out after a refusal with probability $\max(0, p(x) - q(x))$. Together, $\min(p, q) +
-# \max(0, p - q) = p$.
+# **The proof.** Token $x$ is drafted and accepted with probability
+# $q(x) \min(1, p(x)/q(x)) = \min(p(x), q(x))$. The probability of a refusal is
+# $1 - \sum \min(p, q) = \sum \max(0, p - q)$, the very sum that we divide by, so a refusal followed by $x$
+# has probability $\max(0, p(x) - q(x))$. Together, $\min(p, q) + \max(0, p - q) = p$.
 #
 # **Before you run this:** the small model likes the wrong one of four words best. What share of its drafts
 # will be accepted?
@@ -194,8 +194,9 @@ plt.show()
 # for a single user. With a full batch the arithmetic is busy already, every refused draft is work done in
 # vain, and the gain is gone.
 #
-# **Remember:** accept a draft with probability $\min(1, p/q)$, else draw from what $p$ has more than $q$. The
-# text is distributed exactly as the large model's, and it pays where a pass waits for memory.
+# **Remember:** accept a draft with probability $\min(1, p/q)$; otherwise draw from the part by which $p$
+# exceeds $q$. The text is distributed exactly as the large model's, and drafting pays where a pass waits for
+# memory.
 
 # %% [markdown]
 # ## Pages
@@ -527,8 +528,8 @@ assert round(everything) == 12
 assert inputs_only == 1
 
 # %% [markdown]
-# Twelve times $d_{model}$: two inputs of norms and their two outputs, queries, keys and values (3), what
-# attention found (1), and the hidden numbers of the network (4). The price of recomputation is one more
+# Twelve times $d_{model}$: two inputs of norms and their two outputs, queries, keys and values (3),
+# attention's output (1), and the hidden numbers of the network (4). The price of recomputation is one more
 # forward pass, two operations for each weight and token. So a step takes 8 instead of the 6 of
 # [15](15_going_fast.ipynb), a third more. In practice one recomputes only what is large and cheap to compute.
 # FlashAttention does that with the weights ([14](14_attention_in_pytorch.ipynb)).
@@ -644,8 +645,8 @@ assert expert == 229_376
 # %% [markdown]
 # The ring sends an eighth, because grouped queries have made keys and values small, and it computes while it
 # sends. (With a causal mask, the GPU with the end of the text has the most to do. So each GPU gets one early
-# and one late piece.) The experts send a lot for every token, which is why DeepSeek-V3's router first chooses
-# four of eight groups of experts, and takes a token's eight experts from these.
+# and one late piece.) Experts cause much traffic for every token, which is why DeepSeek-V3's router first
+# chooses four of eight groups of experts, and takes a token's eight experts from these.
 #
 # Large training runs combine several of these. Dense models often have tensor parallelism within a machine,
 # pipelines or sharding between machines, and data parallelism over all. DeepSeek-V3 (2024) was trained with

@@ -324,7 +324,7 @@ plt.show()
 # $$o_t = \frac{\sum_{j \le t} (q_t \cdot k_j)\, v_j}{\sum_{j \le t} q_t \cdot k_j}
 # = \frac{q_t S_t}{q_t \cdot z_t}, \qquad S_t = S_{t-1} + k_t^\top v_t, \qquad z_t = z_{t-1} + k_t$$
 #
-# and the sum is a matrix $S$ of $d_k \times d_v$ numbers, to which every token adds its own. So the same
+# and the sum is a matrix $S$ of $d_k \times d_v$ numbers, to which every token adds one product. So the same
 # layer can be computed as attention with a triangle, all tokens at once, or as a *recurrent network* with one
 # step for each token.
 
@@ -392,12 +392,12 @@ assert at["state of 32 × 32"][16] > 0.98 > 0.9 > at["state of 32 × 32"][64]
 assert at["state of 16 × 16"][64] < at["state of 32 × 32"][64] < at["state of 64 × 64"][64]
 
 # %% [markdown]
-# What has been added since is a better way to write. **State-space models** such as Mamba (Gu and Dao, 2023)
-# let the state fade by a factor that depends on the token, $S_t = a_t S_{t-1} + k_t^\top v_t$, so a token can
-# clear the memory. The *delta rule* writes only what is new, $v_t - k_t S_{t-1}$, in the place of $v_t$.
-# Gated DeltaNet (Yang et al., 2024) does both. And **hybrids** keep a few layers of softmax attention, which
-# can look anything up: every fourth layer in the code of Qwen 3.5 and Kimi Linear, every eighth in that of
-# Jamba, whose other layers are Mamba's.
+# Later models write into the state more carefully. **State-space models** such as Mamba (Gu and Dao, 2023)
+# let it fade by a factor that depends on the token, $S_t = a_t S_{t-1} + k_t^\top v_t$, so a token can clear
+# the memory. The *delta rule* writes only what is new, $v_t - k_t S_{t-1}$, in the place of $v_t$. Gated
+# DeltaNet (Yang et al., 2024) does both. And **hybrids** keep a few layers of softmax attention, which can
+# look anything up: every fourth layer in the code of Qwen 3.5 and Kimi Linear, every eighth in that of Jamba,
+# whose other layers are Mamba's.
 #
 # **Is a long context used?** The usual test hides one sentence (a *needle*) in a long text and asks for it.
 # Most models find it, but that takes no more than matching words, as an induction head does
@@ -461,10 +461,10 @@ torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
 #
 # with matrices $W^K$ and $W^V$ for each head. That would be slow if the keys of all old tokens had to be
 # recomputed in each step. But they need not be. (The library `transformers` does recompute them; fast servers
-# do not.) The score of token $t$ for token $j$ is $q_t \cdot k_j = (x_t W^Q)(c_j W^K)^\top = (x_t W^Q
-# W^{K\top})\, c_j^\top$. So the query can be mapped to the size of $c$ once, and compared with the stored
-# vectors directly. The values work in the same way: the weights average the latents, and $W^V$ is applied
-# once, to the mean.
+# do not.) The score of token $t$ for token $j$ is
+# $q_t \cdot k_j = (x_t W^Q)(c_j W^K)^\top = (x_t W^Q W^{K\top})\, c_j^\top$. So the query can be mapped to
+# the size of $c$ once, and compared with the stored vectors directly. The values work in the same way: the
+# weights average the latents, and $W^V$ is applied once, to the mean.
 
 # %%
 _ = torch.manual_seed(0)
@@ -545,7 +545,7 @@ class Experts(nn.Module):
 #
 # where $f_i$ is the share of the choices that fall on expert $i$, and $P_i$ is the router's mean probability
 # for it. It is $\alpha$ if all are even, and more if the experts with high probabilities are the busy ones. A
-# count has no gradient, but $P_i$ has one, and it is the greater the busier the expert is. DeepSeek-V3 hardly
+# count has no gradient, but $P_i$ has one, and this gradient is larger for busier experts. DeepSeek-V3 hardly
 # needs such a term (only a very small one remains). Instead, it adds a number to each expert's score, *for
 # the choice only*. After each batch, it is lowered for experts with too many tokens and raised for those with
 # too few.
@@ -684,12 +684,12 @@ plt.show()
 # %% [markdown]
 # ## Decay, schedule, width
 #
-# Three more choices are in nearly every recipe.
+# Four more choices are in nearly every recipe.
 #
 # **Weight decay** pulls every weight toward 0. One could add $\lambda w$ to the gradient. But Adam divides
 # the gradient by its usual size, and so the pull is divided, too. *AdamW* (Loshchilov and Hutter, 2019)
-# therefore *decouples* it: Adam's update sees the gradient alone, and then the weight is multiplied by $1 -
-# \eta\lambda$, with the learning rate $\eta$.
+# therefore *decouples* it: Adam's update sees the gradient alone, and then the weight is multiplied by
+# $1 - \eta\lambda$, with the learning rate $\eta$.
 #
 # **Before you run this:** a thousand weights get small random gradients, and a thousand get large ones. Which
 # shrink more, in either way?
@@ -722,6 +722,10 @@ assert (left - 0.9999**2000).abs().max() < 0.01
 # an update changes every layer's output by as much in a wide model as in a narrow one. Then the best rate of
 # a narrow model is nearly the best rate of a wide one; Yang et al. tuned 40 million weights and trained 6.7
 # billion.
+#
+# **The batch.** A larger batch gives a gradient with less noise. That pays until the noise is as small as the
+# gradient itself. Beyond this *critical batch size*, twice the batch hardly saves updates; it grows while the
+# loss falls (McCandlish et al., 2018).
 #
 # **Remember:** decay the weights beside Adam, not through it. Cool down at the end. In μP, learning rates
 # found in a narrow model hold for a wide one.
