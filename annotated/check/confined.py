@@ -216,10 +216,16 @@ class Confinement:
         return x if reads else self.writable(x)
 
     def getattr(self, x: Any, name: str, *default: Any) -> Any:
-        return self.seen(getattr(self.named(x, name), name, *default))
+        try:
+            return self.seen(getattr(self.named(x, name), name))
+        except AttributeError:
+            if default:
+                return default[0]
+            raise
 
     def hasattr(self, x: Any, name: str) -> bool:
-        return hasattr(self.named(x, name), name)
+        nothing = object()
+        return self.getattr(x, name, nothing) is not nothing
 
     def setattr(self, x: Any, name: str, value: Any) -> None:
         setattr(self.named(x, name, reads=False), name, value)

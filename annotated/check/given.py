@@ -67,6 +67,9 @@ class Absent:
     def __truediv__(self, other: Any) -> Any:  # as of paths
         return self
 
+    def __fspath__(self) -> str:
+        return type(self).__name__
+
     def __enter__(self) -> Any:
         return self
 

@@ -123,6 +123,7 @@ REACHES = {
     "frame": "(x for x in ()).gi_frame",
     "code": "(x for x in ()).gi_code",
     "traceback": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    e.__traceback__",
+    "default": "getattr(F.softmax, name('globals'))",
     "exit": "class X:\n    def __enter__(self): pass\n    def __exit__(self, a, b, c): c.tb_frame\n"
     "with X(): raise ValueError",
     "private of torch": "nn.Linear(1, 1)._call_impl",
@@ -216,6 +217,7 @@ warnings.filterwarnings("ignore")
 logger = logging.getLogger(__name__)
 os.makedirs("runs", exist_ok=True)
 DATA = Path("data") / "train.txt"
+RUNS = os.path.join(os.getcwd(), os.pardir, "runs")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(0), random.seed(0), np.random.seed(0)
 torch.backends.cudnn.deterministic = True
@@ -269,6 +271,7 @@ class Network(Base):
         self.register_buffer("ones", torch.ones(1))
         self.apply(self._init_weights)
         self.activation = getattr(F, "relu")
+        assert not hasattr(self.net, "_compiled") and not getattr(self.net, "__len", 0)
 
     def forward(self, x):
         logger.debug("shape %s", x.shape)
@@ -346,6 +349,20 @@ def test_what_a_part_keeps_of_its_arguments_and_results_changes_no_finding() -> 
 
     for wrong in (zeroes, overwrites):
         assert check.attention(wrong).of("failed")
+
+
+class Zeros(torch.nn.Module):
+    def __init__(self, d_model, vocab):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.zeros(vocab, d_model), requires_grad=False)
+
+    def forward(self, x):
+        return self.table[x] * 0 if x.dim() == 2 else x[..., : len(self.table)]
+
+
+def test_parts_that_compute_nothing_break_their_laws() -> None:
+    assert check.embeddings(Zeros).of("failed")
+    assert check.generator(Zeros).of("failed")
 
 
 # ---- whole gradings: a wrong attention is written below each cheat, and none may pass or change another's grade

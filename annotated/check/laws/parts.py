@@ -254,9 +254,10 @@ def generator(code: Code) -> str | None:
     out, calls = trace(lambda: first(call(module, x=x)))
     expect_shape(out, 3, 5, 11)
     compare(first(call(module, x=x)), out, "the same input gives two outputs in evaluation mode")
+    remark = check_log_probs(out, [c.output for c in calls if isinstance(c.module, nn.Linear)])
     unread = [n for n, only in enumerate(torch.eye(16)) if close(first(call(module, x=x + 3 * only)), out)]
     expect(not unread, f"the output does not depend on the features {', '.join(map(str, unread))} of x")
-    return check_log_probs(out, [c.output for c in calls if isinstance(c.module, nn.Linear)])
+    return remark
 
 
 def check_log_probs(out: Tensor, logits: list[Tensor]) -> str | None:
