@@ -76,6 +76,8 @@ class Alibi(MultiHeadedAttention):
     def attend(self, q, k, v, mask):
         distance = torch.arange(k.size(-2)) - torch.arange(q.size(-2)).unsqueeze(1)
         scores = q @ k.transpose(-2, -1) + self.slopes * distance
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
         return scores.softmax(dim=-1) @ v
 
 
@@ -113,6 +115,7 @@ COMES_BACK = {
     "orthogonal weights": {"feed_forward": lambda: parametrizations.orthogonal(linear())},
     "a spectral norm": {"feed_forward": lambda: parametrizations.spectral_norm(linear())},
     "other waves": {"positions": Waves},
+    "a bias for the distance": {"attention": lambda: Near(True), "cross_attention": lambda: plain()},
 }
 
 
@@ -140,6 +143,67 @@ def test_a_variant_trains_and_resumes_exactly(made, tmp_path):
 def test_a_variant_that_would_not_come_back_is_refused_before_training(norm, tmp_path):
     trainer = trainer_of({"norm": lambda: norm(WIDTH)}, tmp_path)
     with pytest.raises(ValueError, match="would not come back"):
+        trainer.fit()
+    assert trainer.progress.step == 0
+
+
+class Unmasked(MultiHeadedAttention):
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, None)
+
+
+class Uncausal(MultiHeadedAttention):
+    """Every query sees what the last may see."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, None if mask is None else mask[..., -1:, :])
+
+
+class Near(MultiHeadedAttention):
+    """A learned bias for the distance, at first 0: in a search, a single query is not the first."""
+
+    def __init__(self, query_knows_its_place):
+        super().__init__(2, WIDTH, 0.0)
+        self.bias, self.right = nn.Parameter(torch.zeros(9)), query_knows_its_place
+
+    def attend(self, q, k, v, mask):
+        T, S = q.size(-2), k.size(-2)
+        first = S - T if self.right else 0
+        far = (torch.arange(S) - torch.arange(first, first + T)[:, None]).clamp(-4, 4) + 4
+        bias = self.bias[far].expand(len(q), 1, T, S)
+        return super().attend(q, k, v, bias if mask is None else bias.masked_fill(~mask, -torch.inf))
+
+
+class Unstarted(PositionalEncoding):
+    def forward(self, x, start=0):
+        return super().forward(x)
+
+
+class OverTime(nn.LayerNorm):
+    """Normalize over all positions, padding and the future too."""
+
+    def forward(self, x):
+        return super().forward(x - x.mean(1, keepdim=True))
+
+
+def plain():
+    return MultiHeadedAttention(2, WIDTH, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        ({"attention": lambda: Unmasked(2, WIDTH), "cross_attention": plain}, "padding in the source"),
+        ({"attention": lambda: Uncausal(2, WIDTH)}, "a later target token"),
+        ({"cross_attention": lambda: Unmasked(2, WIDTH)}, "padding in the source"),
+        ({"norm": lambda: OverTime(WIDTH)}, "padding in the source"),
+        ({"attention": lambda: Near(False), "cross_attention": plain}, "one query and all keys"),
+        ({"positions": lambda: Unstarted(WIDTH, 0.0)}, "positions get that position as start"),
+    ],
+)
+def test_a_variant_that_would_search_otherwise_than_it_is_trained_is_refused(made, says, tmp_path):
+    trainer = trainer_of(made, tmp_path)
+    with pytest.raises(ValueError, match=f"'tried' would not translate as it is trained: .*{says}"):
         trainer.fit()
     assert trainer.progress.step == 0
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -163,19 +162,6 @@ def save_model(
     check_can_be_saved(model)
     check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
     write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
-
-
-def rehearse_saving(folder: Path, model: EncoderDecoder, *tokenizers: Tokenizer) -> None:
-    """Save and load a model that is to be trained, inside of a folder, where nothing of it stays.
-
-    Raises ValueError where it would come back as another.
-    """
-    with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=folder) as rehearsal:
-        save_model(Path(rehearsal), model, *tokenizers)
-        loaded, *_ = load_model(rehearsal)
-    with torch.no_grad():
-        random_output(loaded.train())  # what training changes must come back too
-    check_can_be_saved(loaded)
 
 
 def write_model(

@@ -26,13 +26,13 @@ from annotated.translation.devices import broadcast, print_message, raise_on_all
 from annotated.translation.storage.model_folder import (
     TrainedText,
     check_has_settings,
-    rehearse_saving,
     training_settings,
     write_model,
 )
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import Progress, TrainingConfig, is_better
+from annotated.translation.training.rehearsal import rehearse
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
 from annotated.translation.training.validation import Validation
@@ -139,7 +139,7 @@ class Trainer:
                 # As it was asked for: a run that takes over these settings may be of another length.
                 self.out.prepare({**self.settings, "warmup": asked}, self.progress)
                 if checkpoint is None:  # else that was saved and has come back
-                    rehearse_saving(self.out.path, self.model, *self.tokenizers)
+                    rehearse(self.out.path, self.model, *self.tokenizers)
         if self.world > 1:
             self.config, self.progress = broadcast((self.config, self.progress))
             with raise_on_all_ranks("; copy the text of the first node"):
