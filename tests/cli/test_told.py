@@ -125,6 +125,15 @@ def test_a_corpus_by_name_takes_no_flag_of_own_text(tmp_path, capfd):
     complains([*asked, "--keep-equal"], capfd, "--keep-equal is for --src")
 
 
+def test_pairs_with_equal_sides_are_left_out_where_that_is_asked(tmp_path, capfd):
+    rows = [*ROWS, *((f"same {i}", f"same {i}") for i in range(2 * len(ROWS)))]
+    (tmp_path / "t.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    asked = ["train", "--src", tmp_path / "t.tsv", "--out", tmp_path / "o", *TINY, "--max-steps", "1"]
+    complains(asked, capfd, "--keep-equal", "--no-keep-equal")
+    assert ends([*asked, "--no-keep-equal"]) == 0
+    assert f"dropped {2 * len(ROWS)}: source and target equal" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "flags", [["--tokenizer", "chars"], ["--tgt-tokenizer", "words"], ["--vocab", "500"]]
 )

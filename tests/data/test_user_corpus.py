@@ -172,6 +172,7 @@ def test_text_of_mostly_equal_sides_is_refused_unless_they_are_to_be_kept():
     with pytest.raises(ValueError, match="61 of 121 pairs"):
         drop_faults(copies)
     assert drop_faults(copies, keep_equal=True) == copies
+    assert list(drop_faults(copies, keep_equal=False)) == PAIRS
     names = [("Paris", "Paris"), ("OK", " OK")]
     assert list(drop_faults(own_text([*PAIRS, *names], "mine"))) == PAIRS
 

@@ -26,6 +26,13 @@ def test_updates_of_several_batches_read_what_those_of_one_read():
     assert "updates of 2,048 tokens" in chosen(max_tokens=256, accumulate=8)[1]
 
 
+def test_post_norm_has_a_lower_rate_and_says_so():
+    (before, told), (after, why) = chosen(), chosen(norm_first=False)
+    assert after["learning_rate"] < before["learning_rate"]
+    assert "pre-norm" in told
+    assert "pre-norm" not in why
+
+
 def test_the_step_that_is_measured_is_the_one_that_is_trained(monkeypatch):
     steps = []
 

@@ -74,9 +74,15 @@ def test_two_runs_are_compared(tsv, tmp_path, capfd):
 
 
 def test_a_translation_memory_becomes_pairs(tmp_path):
-    german = '<tuv xml:lang="DE-at"><seg>Ein Hund</seg>'
-    unit = '<tu><tuv xml:lang="{}"><seg>A <bpt>b</bpt>dog,\n tired.</seg></tuv>' + german
-    body = "".join(unit.format(language) + "</tuv></tu>" for language in ("en", "EN-us", "fr"))
-    (tmp_path / "m.tmx").write_text(f'<tmx version="1.4"><body>{body}</body></tmx>', encoding="utf-8")
-    units = list(example("tmx_to_tsv", "read_units")(tmp_path / "m.tmx", "en", "de"))
-    assert units == [("A bdog, tired.", "Ein Hund")] * 2
+    read = example("tmx_to_tsv", "read_units")
+    german = '<tuv xml:lang="DE-at"><seg>Ein Hund</seg></tuv><tuv xml:lang="de-DE"><seg>Der</seg></tuv>'
+    seg = "<seg>A <bpt>&lt;b<sub>x</sub>&gt;</bpt>dog,\n <hi>very<ph/> tired</hi><ept>b</ept>.</seg>"
+    unit = f'<tu><tuv xml:lang="{{}}">{seg}</tuv>{german}</tu>'
+    body = "".join(map(unit.format, ("en", "EN-us", "fr")))
+    memory = tmp_path / "m.tmx"
+    memory.write_text(f'<tmx version="1.4"><body>{body}</body></tmx>', encoding="utf-8")
+    english = "A dog, very tired."
+    assert list(read(memory, "en", "de")) == [(english, "Ein Hund")] * 2  # the first of a language
+    assert list(read(memory, "en-US", "DE-de")) == [(english, "Der")]
+    with pytest.raises(ValueError, match="no unit in en and es; its languages: en, de-at, de-de, en-us, fr"):
+        list(read(memory, "en", "es"))

@@ -190,7 +190,7 @@ def own_corpus(
     text: Corpus | Text,
     validation: Text | None = None,
     pair: str | None = None,
-    keep_equal: bool = False,
+    keep_equal: bool | None = None,
     columns: Sequence[str | int] | None = None,
     cache: str | Path | None = None,
 ) -> Corpus:
@@ -201,7 +201,8 @@ def own_corpus(
     `cache`, as long as the files stay the same.
 
     Column names, pairs with equal sides (unless `keep_equal`) and, in train, pairs of val are dropped and
-    counted. Raises ValueError if most pairs have equal sides, or if source and target are swapped.
+    counted. Raises ValueError if `keep_equal` is None and most pairs have equal sides, or if source and
+    target are swapped.
     """
     if isinstance(text, Corpus):
         if validation is not None or columns or pair not in (None, text.pair):

@@ -182,10 +182,11 @@ def begins_with_names(rows: Sequence[Sequence[Any]], usually: bool, where: str) 
 # ---- what shows that text was not read as it was meant
 
 
-def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = False) -> ParallelText:
+def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool | None = None) -> ParallelText:
     """Drop a row of column names and, unless `keep_equal`, pairs with equal sides; count them.
 
-    Raises ValueError if most pairs have equal sides, or if the columns are in the other order than `pair`.
+    Raises ValueError if most pairs have equal sides and `keep_equal` is None, or if the columns are in the
+    other order than `pair`.
     """
     where = text.where or text.name
     header = tuple(side.casefold() for side in next(iter(text)))
@@ -199,10 +200,10 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool = 
     equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and not (named and i == 0)]
     if keep_equal:
         equal = []
-    elif 2 * len(equal) > len(text):
+    elif keep_equal is None and 2 * len(equal) > len(text):
         raise ValueError(
-            f"{where}: {len(equal):,} of {len(text):,} pairs have equal sides; if they should, "
-            "use --keep-equal, in Python keep_equal=True"
+            f"{where}: {len(equal):,} of {len(text):,} pairs have equal sides; if they should, use "
+            "--keep-equal, in Python keep_equal=True, and --no-keep-equal, keep_equal=False, leaves them out"
         )
     return text.without({"column names": [0] if named else [], "source and target equal": equal})
 

@@ -79,25 +79,25 @@ def choose(
         if read < most:
             break
     passes = read / (len(text) * max(lengths))
-    accumulate = given.get("accumulate", 1)
+    pre_norm, accumulate = chosen["norm_first"], given.get("accumulate", 1)
     wanted = 2 ** round(math.log2(read / UPDATES / accumulate))
     batch = given.get("max_tokens") or min(4096, max(256, wanted))
     update = batch * accumulate  # tokens
     chosen |= {
         "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
-        "learning_rate": 0.003 * math.sqrt(128 / chosen["d_model"]),
+        "learning_rate": (0.003 if pre_norm else 0.002) * math.sqrt(128 / chosen["d_model"]),
         "max_tokens": batch,
         "max_steps": max(100, int(read / update)),
         "epochs": 100_000,
     }
-    words = ""
+    words, norm = "", "pre-norm, for a high rate" if pre_norm else "post-norm"
     if kinds == ("subwords", "subwords"):
         chosen["vocab"], words = vocab, f", {vocab:,} subwords"
     c = chosen | given
     lasts = c["max_steps"] * update / speed / 60 / SHARE  # minutes
     why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {c["max_steps"]:,} updates of {update:,} tokens: {lasts:.2g} minutes, of {speed:,.0f} tokens a second here
-  {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; pre-norm, for a high rate
+  {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; {norm}
   dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
     return c, why

@@ -46,7 +46,7 @@ def check_variant(model: EncoderDecoder) -> None:
     padded[:, -1], later[:, -1] = (src[:, -1] + 1) % c.src_vocab, (tgt[:, -1] + 1) % c.tgt_vocab
     with evaluating(model):
         for weights in model.parameters():
-            weights += 0.05 * torch.randn(weights.shape, generator=draw)
+            weights.add_(torch.randn(weights.shape, generator=draw), alpha=0.05)
         whole, other_padding, other_end = (
             model.generator(model(src, tgt, src_mask, tgt_mask))
             for src, tgt in ((src, tgt), (padded, tgt), (src, later))

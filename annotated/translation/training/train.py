@@ -93,7 +93,8 @@ def train(
         src_tokenizer, tgt_tokenizer: the same for one side alone.
         vocab: number of tokens at most; by default 8,000 subwords, all words that occur twice, or all others.
             Both sides share a vocabulary if all embeddings are tied, as they are for subwords.
-        keep_equal: whether to keep pairs with equal sides; by default, if a side has chars or spaces.
+        keep_equal: whether to keep pairs with equal sides; by default, if a side has chars or spaces;
+            False leaves them out even where most pairs are such.
         init_from: model to start from, with its settings and tokenizers: a folder, or a shipped model's name.
         resume: go on with the run in `out`, with the same arguments; start it if there is none.
         device: auto, cpu, cuda, cuda:1, ... or mps.
@@ -137,7 +138,7 @@ def train(
         config, record = broadcast((config, record))
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
-            text = own_corpus(text, validation, pair, bool(keep_equal), columns, cache)
+            text = own_corpus(text, validation, pair, keep_equal, columns, cache)
         if record["preset"] == "auto":  # as the first process was asked
             given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
             chosen = choose_together(text, run, resume, kinds, minutes or 10, given, device)
@@ -260,8 +261,11 @@ def default_preset(own: bool, init_from: str | Path | None) -> str:
     return "auto" if own and init_from is None else "tiny"
 
 
-def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool:
-    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling."""
+def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool | None:
+    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling.
+
+    None leaves them out where they are few.
+    """
     if init_from is not None:
-        return bool(training_settings(find_model(init_from)).get("keep_equal"))
-    return not {"chars", "spaces"}.isdisjoint(kinds)
+        return training_settings(find_model(init_from)).get("keep_equal") or None
+    return None if {"chars", "spaces"}.isdisjoint(kinds) else True
