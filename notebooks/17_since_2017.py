@@ -823,8 +823,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 4. On each curve, the number of operations is fixed: to the left, small models with much text, to
-# the right, large models with little. The dots are the best sizes. Hoffmann and her colleagues trained
-# Chinchilla near the best size for Gopher's budget, and it was better than Gopher.*
+# the right, large models with little. The dots are the best sizes. Hoffmann and colleagues trained Chinchilla
+# near the best size for Gopher's budget, and it was better than Gopher.*
 #
 # That is their advice in a number: about **20 tokens for each weight**. (The constants above are a second fit
 # to the same runs. The printed ones, with 0.34 and 0.28 for $a$ and $b$, contradict the paper's other two
