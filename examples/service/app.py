@@ -1,6 +1,7 @@
 """A translation service over CTranslate2: `python examples/service/app.py`, then http://127.0.0.1:8000.
 
-    POST /translate   {"sentences": ["A dog runs.", ...]} -> {"translations": ["Ein Hund rennt.", ...]}
+    POST /translate   {"sentences": ["A dog runs.", ...]} -> {"translations": ["Ein Hund rennt.", ...],
+                                                           "remarks": [...]}
     GET /health       what it has done, and what waits
     GET /             a page to try it
 
@@ -144,9 +145,10 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
         try:
             async with asyncio.timeout(settings.seconds):
                 asked = asked_for.model_validate_json(await read_body(request, most))
-                for i, text in enumerate(asked.sentences):
-                    translator.encode(text, f"sentences[{i}]")
-                return {"translations": await batcher.ask(asked.sentences)}
+                texts = asked.sentences
+                tokens = {i: translator.encode(text, f"sentences[{i}]") for i, text in enumerate(texts)}
+                remarks = list(translator.remarks(texts, tokens, [], 1))
+                return {"translations": await batcher.ask(texts), "remarks": remarks}
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))

@@ -127,7 +127,7 @@ def test_a_bad_request_is_told_why_and_harms_nobody(body, status, says, address)
     assert answer.status_code == status
     assert says in answer.json()["detail"]
     assert not answer.json()["detail"].startswith(":")
-    assert ask(address, ENGLISH[:1]).json() == {"translations": GERMAN[:1]}
+    assert ask(address, ENGLISH[:1]).json() == {"translations": GERMAN[:1], "remarks": []}
 
 
 def test_who_sends_slowly_is_sent_away_and_holds_up_nobody(address):
@@ -217,6 +217,9 @@ class Slow:
     def encode(self, text, name):
         return []
 
+    def remarks(self, texts, sources, cut, first_line):
+        yield "symbols never seen"
+
     def translate(self, sentences, beam=4):
         assert self.go.wait(60)
         self.batches.append(sentences)
@@ -291,6 +294,6 @@ def test_a_busy_service_says_so_and_gives_up_in_time():
             finally:
                 translator.go.set()
             done = await http.post("/translate", json={"sentences": ["b"]})
-            assert done.json() == {"translations": ["B"]}
+            assert done.json() == {"translations": ["B"], "remarks": ["symbols never seen"]}
 
     asyncio.run(play())
