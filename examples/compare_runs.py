@@ -17,6 +17,11 @@ from annotated.translation.files import read_json
 from annotated.translation.training.config import PATHS
 
 
+def settings(run: str) -> dict[str, object]:
+    """Read how a run was trained, with what its preset gave the model."""
+    return read_json(Path(run) / "training.json") | read_json(Path(run) / "config.json")["model"]
+
+
 def main(a: str, b: str, test: str, picture: str) -> Comparison:
     """Print and draw the comparison of two run folders on a TSV file of sentence pairs."""
     for run in (a, b):
@@ -25,7 +30,7 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
                 f"{run} is not the folder of a run, which has a log.jsonl; a shipped model has none"
             )
     text = own_text(test, "test")
-    first, second = (read_json(Path(run) / "training.json") for run in (a, b))
+    first, second = map(settings, (a, b))
     for name in sorted((first.keys() | second.keys()).difference((*PATHS, "columns"))):
         if first.get(name) != second.get(name):
             print(f"{name}: {first.get(name)} in {a}, {second.get(name)} in {b}")

@@ -87,3 +87,4 @@ def test_a_file_with_both_sides_is_given_alone(flag, cats, run, files, tmp_path,
         [src, "a.tsv.en"],
     ):
         complains([*out, *wrong], capfd, f"{src} and {tgt} must name two files")
+    complains([*out, src, "de.po"], capfd, "a recipe on the site's page Recipes reads .po files")

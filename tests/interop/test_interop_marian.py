@@ -242,6 +242,11 @@ def test_what_our_model_does_not_compute_is_refused(name, folder):
         load_marian(folder)
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nothing"):
+        load_marian(tmp_path / "nothing")
+
+
 def test_a_folder_without_tokenizers_is_told_what_it_lacks(folder):
     for name in ("source.spm", "target.spm", "vocab.json"):
         (folder / name).unlink()

@@ -128,6 +128,11 @@ def test_what_we_do_not_compute_is_refused(name):
         from_torch(REFUSED[name](), 11, 11)
 
 
+def test_another_module_is_named():
+    with pytest.raises(ValueError, match=r"takes a torch.nn.Transformer, not Linear"):
+        from_torch(nn.Linear(2, 2), 11, 11)
+
+
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_the_advice_for_pytorchs_defaults_works():
     transformer = pre_norm(norm_first=False)

@@ -62,13 +62,15 @@ def test_an_opus_model_is_fine_tuned(tsv, tmp_path):
 
 def test_two_runs_are_compared(tsv, tmp_path, capfd):
     runs = [str(tmp_path / name) for name in "ab"]
-    for run, seed in zip(runs, (0, 1), strict=True):
-        annotated.train(shutil.copy(tsv, f"{run}.tsv"), run, epochs=2, seed=seed, **SMALL)
+    for run, settings in zip(runs, ({"seed": 0}, {"seed": 1, "d_ff": None}), strict=True):
+        annotated.train(shutil.copy(tsv, f"{run}.tsv"), run, epochs=2, **SMALL | settings)
     capfd.readouterr()
     found = example("compare_runs")(*runs, tsv, str(tmp_path / "curves.png"))
     lines = capfd.readouterr().out.splitlines()
-    assert lines[0] == f"seed: 0 in {runs[0]}, 1 in {runs[1]}"
-    assert lines[2].endswith(", on 60 sentences")
+    assert lines[0].startswith(f"d_ff: 16 in {runs[0]}, ")
+    assert "None" not in lines[0]  # what the preset says
+    assert lines[1] == f"seed: 0 in {runs[0]}, 1 in {runs[1]}"
+    assert lines[3].endswith(", on 60 sentences")
     assert found.difference.low <= found.difference.high
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 

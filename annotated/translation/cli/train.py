@@ -14,6 +14,11 @@ from annotated.translation.training.config import TEXT_SETTINGS
 from annotated.translation.training.train import Stopped, default_preset, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
 
+CONVERTED = {
+    ".po": "; a recipe on the site's page Recipes reads .po files",
+    ".tmx": "; examples/tmx_to_tsv.py makes a table of a .tmx file",
+}
+
 
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
@@ -71,5 +76,6 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
         return src
     if src is None or tgt is None or table_suffix(src) or table_suffix(tgt) or src.resolve() == tgt.resolve():
         files = f"two files, a sentence a line, or --{flag}src alone a table ({', '.join(TABLES)})"
-        raise ValueError(f"--{flag}src and --{flag}tgt must name {files}, not {src} and {tgt}")
+        how = next((how for suffix, how in CONVERTED.items() if str(src).lower().endswith(suffix)), "")
+        raise ValueError(f"--{flag}src and --{flag}tgt must name {files}, not {src} and {tgt}{how}")
     return src, tgt

@@ -88,7 +88,7 @@ def find_separator(lines: Sequence[str], where: str) -> str:
     """
     fits = {}
     for separator in ",;\t|":
-        widths = []
+        widths: list[int] = []
         with suppress(csv.Error):  # which `read_csv` tells with its row
             widths.extend(len(row) for row in csv.reader(lines, delimiter=separator) if row)
         if widths and widths[0] > 1:

@@ -148,9 +148,11 @@ def find_columns(
         raise ValueError(f"{where}: the first row has only one column, {shortened(labels[0])!r}; {cut}")
     if not len(places) == len(found) == len({*places}) == count:
         shown = ", ".join([*map(shortened, labels[:20]), *["..."][: len(labels) > 20]])
+        lost = " or ".join(str(c) for c, at in zip(columns or (), found, strict=False) if at is None)
+        lost = lost and f"there is not one column {lost}; "
         sides = "name or number of the source" if count == 1 else "names or numbers of source and target"
         raise ValueError(
-            f"{where}: give --columns, in Python columns, the {sides}, from 1; there are {shown}"
+            f"{where}: {lost}give --columns, in Python columns, the {sides}, from 1; there are {shown}"
         )
     return places
 

@@ -84,6 +84,8 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     ValueError for a setting that our model lacks, or a tensor that is missing, surplus or of another shape.
     """
     transformers, name = require("transformers", extra="interop"), str(name_or_folder)
+    if not Path(name).is_dir() and (name.startswith((".", "~", "/")) or name.count("/") > 1):
+        raise FileNotFoundError(f"there is no folder {name}")  # nor can it be a name at Hugging Face
     theirs, report = transformers.MarianMTModel.from_pretrained(
         name, dtype=torch.float32, output_loading_info=True
     )
@@ -202,7 +204,8 @@ def to_marian(
     check_exportable(model, src_tokenizer, tgt_tokenizer)
     for name, value in {"norm_first": False, "positions": "sinusoidal", "layer_norm_eps": 1e-5}.items():
         if (ours := getattr(model.config, name)) != value:
-            raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}")
+            advice = "export it --to ctranslate2, or train one with --preset tiny or --no-norm-first"
+            raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}: {advice}")
     src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
     symbols = dict(zip(SYMBOLS, (START, END, PAD), strict=True)) | {"forced_eos_token_id": END}
     never = [[token] for token in tgt_tokenizer.never_generated]

@@ -60,6 +60,8 @@ def from_torch(
     `tied_embeddings`, `positions`, `max_len`. Raises ValueError for stacks that our model does not compute,
     such as post-norm with the final norms that PyTorch's constructor adds.
     """
+    if not isinstance(transformer, nn.Transformer):
+        raise ValueError(f"from_torch takes a torch.nn.Transformer, not {type(transformer).__name__}")
     first: Any = transformer.encoder.layers[0]
     x = torch.linspace(-3, 3, 64)
     alike = [name for name, ours in ACTIVATIONS.items() if torch.equal(ours(x), first.activation(x))]
@@ -132,11 +134,12 @@ def check_stacks(transformer: nn.Transformer, config: TransformerConfig) -> None
             remedy = f"set transformer.{stack}.norm = None" if ours is None else "PyTorch adds it by default"
             order = "pre-norm" if config.norm_first else "post-norm, as in the paper,"
             needed = "no norm at its end" if ours is None else "a norm at its end"
-            raise ValueError(f"a {stack} in {order} has {needed}: {remedy}, and train it so")
+            raise ValueError(f"the {stack} of a model in {order} has {needed}: {remedy}, and train it so")
     try:
         twin.load_state_dict(transformer.state_dict())
     except RuntimeError as error:
-        raise ValueError(f"these stacks have not the tensors of ours: {error}") from None
+        like = "as many layers a side, and biases everywhere"
+        raise ValueError(f"these stacks have not the tensors of ours ({like}): {error!s:.300}") from None
     x, outputs = torch.randn(2, 5, config.d_model, dtype=torch.float64), []
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     for stacks in (transformer, twin):
