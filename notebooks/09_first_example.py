@@ -503,9 +503,9 @@ with evaluating(model):
 
 # %% [markdown]
 # One source position out of ten is enough. Without it, the model hardly does better than guessing. Now we
-# know that this model copies by looking at the symbol that it must say next. An experiment that takes
-# something away is called an *ablation*. Lesson [13](13_reading_attention.ipynb) does one with a
-# translator.
+# know that this model copies by looking at the symbol that it must say next. (Which head fetches it, the test
+# does not say.) An experiment that takes something away is called an *ablation*. Lesson
+# [13](13_reading_attention.ipynb) does one with a translator.
 #
 # **Remember:** a picture of attention suggests what a model does, and an ablation tests it.
 
@@ -520,7 +520,8 @@ with evaluating(model):
 #   reads its own output, so one mistake leads to the next.
 # - If each token is right with probability $p$, a row of $n$ tokens is right with a probability of about
 #   $p^n$.
-# - A small task with a known solution usually shows in a minute whether a part of the model is wrong.
+# - A small task with a known solution shows in a minute whether shift, mask, loss, loop and decoding fit
+#   together. It may miss a broken layer.
 #
 # **Deeper:** [Exposure bias, counted](evidence/exposure_bias_counted.ipynb)
 #

@@ -7,7 +7,7 @@
 # Previous: [09_first_example](09_first_example.ipynb) · Next: [11_search](11_search.ipynb), or first
 # [21_averaging](21_averaging.ipynb)
 #
-# *35 minutes to read, two to run.*
+# *36 minutes to read, two to run.*
 #
 # - **Before:** you know the training loop ([09](09_first_example.ipynb)), and batches with their masks
 #   ([07](07_batches_and_masks.ipynb)).
@@ -311,7 +311,8 @@ assert exact > scored.accuracy**tokens + 0.05  # more than independent mistakes 
 # After two minutes of training, the model gets the word order and most words right. The second number is so
 # much lower than the first because a sentence is right only if every token is ([09](09_first_example.ipynb)).
 # It is not as low as the ninth-power rule of that lesson predicts, though. The rule assumes that mistakes are
-# independent, but in real text they are not: they *cluster* in the hard sentences and leave others untouched.
+# independent, but sentences differ in difficulty: mistakes *cluster* in the hard ones and leave others
+# untouched.
 #
 # And the penguin? The second sentence below has a word that never occurs in the training text, and the third
 # has no capitals:
@@ -548,7 +549,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 3. The same two outputs, scored on 200 draws of the test sentences. The two groups of scores do not
-# overlap, so luck with the sentences cannot explain the difference.*
+# overlap, so luck with the sentences cannot explain the difference. (Another seed would move our score, too:
+# [12](12_results.ipynb).)*
 
 # %% tags=["check"]
 assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German order"])
@@ -596,9 +598,10 @@ assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German or
 #   sentences, and train them a little longer on your own few thousand pairs. This is called fine-tuning.
 # - **Language models that translate** change the *model*. A large decoder without an encoder
 #   ([17](17_since_2017.ipynb)), trained on text from the web, translates when you ask it to. It can use the
-#   whole document and follow instructions about style, but it costs far more per sentence. The
-#   report of the yearly comparison of systems, WMT, was titled "The LLM Era Is Here but MT Is Not Solved Yet"
-#   in 2024 (Kocmi et al., [2024](https://aclanthology.org/2024.wmt-1.1/)).
+#   whole document and follow instructions about style, but it costs far more per sentence. In 2025, the
+#   yearly comparison of systems, WMT, had 60 of them, of which 24 were language models and online services
+#   that nobody had submitted; its report is titled "Time to Stop Evaluating on Easy Test Sets" (Kocmi et al.,
+#   [2025](https://aclanthology.org/2025.wmt-1.22/)).
 #
 # For a product with one pair of languages, a good first step is to **fine-tune a Marian model**. The project
 # OPUS-MT has published more than a thousand of them. Most are Transformers of the paper's base size, and they

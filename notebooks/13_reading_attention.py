@@ -175,9 +175,10 @@ maps = [word_maps(pair) for pair in pairs]
 # An AER of 0 is perfect. To reach it, we must find every sure link, and each of our links must be at least
 # possible.
 #
-# What is a bad AER? We score two baselines that do not use the model. The first uses random maps. The
-# second, the *diagonal*, uses only the places of the words. It links the first German word to the first
-# English word, a word in the middle to a word in the middle, and the last word to the last.
+# What is a bad AER? We score two baselines that do not use the model. The first uses random maps. The second,
+# the *diagonal*, uses only the places of the words. It links the first German word to the first English word,
+# a word in the middle to a word in the middle, and the last word to the last. (It is the least that a map
+# must beat. The literature compares with aligners that are trained on the whole corpus, such as fast_align.)
 
 
 # %%
@@ -300,9 +301,9 @@ assert difference(layer_4, lazy)[1] < 0
 
 # %% [markdown]
 # The first interval includes 0, so the two maps cannot be told apart with these captions, even though the
-# interval makes no allowance for the picking. The second does not: layer 4 does better than the diagonal.
-# Head 2.2 looks at the source of the word that was just read. Chen and colleagues (2020) also found the best
-# alignments in such rows, in a larger model.
+# interval makes no allowance for the picking. The second does not: layer 4 does better than the diagonal, as
+# far as 24 captions can tell. Head 2.2 looks at the source of the word that was just read. Chen and
+# colleagues (2020) also found the best alignments in such rows, in a larger model.
 #
 # **Remember:** compare a map with the diagonal before you believe it. A row of a map may belong to the word
 # that was just read, or to the word that comes next.
@@ -312,9 +313,10 @@ assert difference(layer_4, lazy)[1] < 0
 #
 # At each position, the decoder has a vector, its *state*, that every layer changes. The state begins as the
 # embedding of the token that was read, and it ends as the prediction of the next token. You watched this
-# change for one sentence in [06](06_the_full_model.ipynb), where we also gave the generator the states
-# after the *earlier* layers. This method is called the **logit lens** (nostalgebraist, 2020). We repeat it
-# for all 24 sentences and count.
+# change for one sentence in [06](06_the_full_model.ipynb), where we also gave the generator the states after
+# the *earlier* layers. This method is called the **logit lens** (nostalgebraist, 2020). (Our model reads and
+# writes with the same table of embeddings; otherwise the lens could not show the token that was read.) We
+# repeat it for all 24 sentences and count.
 
 # %%
 from annotated import Batch, evaluating
@@ -549,7 +551,7 @@ assert harm.sum() < 0.7 * (all_uniform - intact)
 # several uniform at the same time: the six that matter least, and then each layer as a whole.
 
 
-# %%
+# %% tags=["scaffold"]
 def several_uniform(which):
     """`which` is bool (layers, heads)."""
     return lambda n, weights: torch.where(which[n].view(-1, 1, 1), uniform, weights)
@@ -571,7 +573,8 @@ assert sum(by_layer) < 0.5 * (all_uniform - intact)
 # The six least important heads are simply idle, at least on the captions on which we picked them. In the last
 # layer, the heads do replace each other: together they cost 0.35, but one by one only 0.19. And so do the
 # layers. One layer at a time, the four increases add up to 0.50, but all four layers at once cost 1.82: what
-# one layer misses, another supplies.
+# one layer misses, another may supply. (It is a hint, not a proof: uniform weights put states into the stream
+# that the model has never seen, and two such disturbances may be worse than twice one.)
 #
 # A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator
 # of the paper's base size further, so that it learned to switch off its own heads. Without 38 of its 48
@@ -707,8 +710,8 @@ for word in ("Ein", "Eine"):
 assert feminine > 0.9 > 0.05 > masculine
 
 # %% [markdown]
-# Where they disagree, the English noun is ahead both times, but the article takes about a third of the
-# probability away from it. This decision has two sources. (All this holds for these sentences and words.)
+# Where they disagree, the English noun is ahead both times, but the article takes about two fifths of the
+# probability away from it. This decision has two sources. (We tried this one sentence.)
 #
 # **Remember:** to find where a decision lives, move one state from a run that decides otherwise, and see
 # whether the answer moves with it.
@@ -821,23 +824,27 @@ for layers, toy in toys.items():
     print(f"{layers} layers: first round ≈{found[~again].mean():.2f}, repeated ≈{found[again].mean():.2f}")
 without = losses(toys[2], rows, blind=[(0, first_head)])[again].mean()
 print(f"2 layers, the head in the middle of the figure blind: repeated ≈{without:.2f}")
+control = losses(toys[2], rows, blind=[(0, 1 - first_head)])[again].mean()
+print(f"2 layers, the other head of layer 1 blind: repeated ≈{control:.2f}")
 
 # %% tags=["check"]
 deep, shallow = (losses(toys[layers], rows)[again].mean() for layers in (2, 1))
 assert deep < 0.5 < 1.7 < shallow < 2.4
-assert without > 2.0
+assert without > 2.0 > 1.2 > control
 _ = toys[2](pattern)
 assert toys[2].maps[1][0, second_head][second, second - 11].mean() > 0.6
+assert min(weights[second, second - 11].mean() for weights in toys[2].maps[1][0]) > 0.5
 assert toys[2].maps[0][0, first_head].diagonal(-1).mean() > 0.4
 
 # %% [markdown]
-# With two layers, the loss of repeated tokens falls from 3 to almost nothing. The trick takes two heads. A
-# head of layer 1 looks at the token before, so that each state also says *what came before me*. A head of
-# layer 2 asks *which token stood right after an earlier copy of mine?*, finds that token, and predicts it. If
-# we blind the head of layer 1, the whole trick is gone, although the head of layer 2 is untouched. With one
-# layer, a key cannot know what stood before its token. Such a model can still learn that the next token is
-# one of those that the row has shown already. That is a choice among 5 to 12 tokens, or about 2 nats, and it
-# does little better.
+# With two layers, the loss of repeated tokens falls from 3 to about a quarter of a nat. The trick takes two
+# heads. A head of layer 1 looks at the token before, so that each state also says *what came before me*. A
+# head of layer 2 asks *which token stood right after an earlier copy of mine?*, finds that token, and
+# predicts it. If we blind the head of layer 1, the whole trick is gone, although layer 2 is untouched.
+# Blinding the other head of layer 1 costs far less. (In layer 2, both heads have learned the trick; the
+# figure shows one.) With one layer, a key cannot know what stood before its token. Such a model can still
+# learn that the next token is one of those that the row has shown already. That is a choice among 5 to 12
+# tokens, or about 2 nats, and it does little better.
 #
 # Olsson and colleagues found such heads in language models with up to 13 billion weights. In their training
 # runs, the heads appear just when the models suddenly become better at using what stands earlier in the text.
@@ -860,7 +867,9 @@ assert toys[2].maps[0][0, first_head].diagonal(-1).mean() > 0.4
 #   stays at the noun, and layers 3 and 4 of the decoder fetch it.
 # - An induction head continues what it has seen before, with the help of a head one layer below.
 #
-# **Deeper:** [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb)
+# **Deeper:** [Is attention an explanation?](evidence/is_attention_an_explanation.ipynb) · What a head looks
+# for and what it writes can be read from its weights:
+# [22_circuits_and_features](22_circuits_and_features.ipynb), which finds the two heads that fetch the gender.
 #
 # **Next:** PyTorch's own attention and Transformer, in
 # [14_attention_in_pytorch](14_attention_in_pytorch.ipynb).

@@ -176,9 +176,9 @@ _ = torch.manual_seed(0)
 print(read(write(base, ["4821>"], 17)[0]))
 
 # %% [markdown]
-# It answers, and then it goes on with a question of its own, since in its text a line is followed by another
-# line. **Before you run this:** we give it an exam of 300 questions. How many answers will be right?
-# And how many if, in place of drawing, we take the likeliest symbol each time?
+# It answers, and then it goes on with a question of its own, as its text does. **Before you run this:** we
+# give it an exam of 300 questions. How many answers will be right? And how many if, in place of drawing, we
+# take the likeliest symbol each time?
 
 # %%
 exam = [ask(random.Random(f"exam {i}")) for i in range(300)]
@@ -297,11 +297,16 @@ assert shares["new", True][0] > shares["new", False][0]
 # %% [markdown]
 # The pretrained model already knew how to sort; the examples only taught it *when*. A new model has to learn
 # sorting from the 300 examples, and does so less well. Our questions are random digits, so learning to
-# predict them uses up a part of each gradient for nothing. For the new model, this waste is expensive. And
-# even the pretrained model's drawn answers are no better than the examples, whose writers made mistakes.
+# predict them uses up a part of each gradient for nothing. For the new model, this waste is expensive. The
+# pretrained model's drawn answers are still worse than the examples: they have the writers' mistakes and its
+# own. And it has lost a little on the way: in the old form, its likeliest answer was right more often.
 #
-# **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. The model becomes as
-# good as its examples, and it brings most of what it needs from pretraining.
+# How sure are these numbers? The exam has 300 questions, so a share near 60% is uncertain by 6 points (95%),
+# and the difference of two such shares by 8. And each training is one seed. Do not read more into small
+# differences, here and below.
+#
+# **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. The model imitates
+# its examples, mistakes included, and it brings most of what it needs from pretraining.
 
 # %% [markdown]
 # ## Fewer numbers to train: LoRA
@@ -478,13 +483,11 @@ assert fooled > 0.95
 #    *difference* of two rewards of one question, and there $\beta \log Z(x)$ cancels.
 # 5. So we put line 2 into their loss, with the model that we train in the place of $\pi^*$:
 #
-# $$-\log \sigma\left(\beta \left[ \log \frac{\pi(y_w \mid x)}{\pi_0(y_w \mid x)} - \log
-# \frac{\pi(y_l \mid x)}{\pi_0(y_l \mid x)} \right]\right)$$
-#
-# Let us check line 3 with four possible answers. We climb to the maximum of line 1 by gradients alone, and
-# then compare $\beta \log (\pi / \pi_0)$ with the rewards.
+# $$-\log \sigma\left(\beta \left[ \log \frac{\pi(y_w \mid x)}{\pi_0(y_w \mid x)} - \log \frac{\pi(y_l \mid
+# x)}{\pi_0(y_l \mid x)} \right]\right)$$ The folded cell checks this with four possible answers. It climbs to
+# the maximum of line 1 by gradients alone, and then compares $\beta \log (\pi / \pi_0)$ with the rewards.
 
-# %%
+# %% tags=["scaffold"]
 rewards, first, beta = torch.tensor([1.0, 0.25, -0.5, 0.0]), torch.tensor([0.1, 0.2, 0.3, 0.4]), 0.5
 scores = first.log().requires_grad_()
 climb = torch.optim.Adam([scores], lr=0.05)
@@ -562,6 +565,8 @@ for updates in (40, 150):
     reports[updates] = report(f"DPO, {updates} updates", prefer(copy.deepcopy(both), updates))
 
 # %% tags=["check"]
+assert sum(right_answer(q) == answer.replace(" ", "") for q, answer in preferred) == 66
+assert sum(right_answer(q) == answer for q, answer in rejected) == 85
 assert reports[0][0] < 0.65
 assert reports[40][0] > 0.85
 assert 0.75 < imitated[0] <= reports[40][0] + 0.02
@@ -570,10 +575,11 @@ assert reports[150][1] < reports[40][1] - 0.12
 assert reports[150][3] < reports[40][3] - 5
 
 # %% [markdown]
-# After 40 updates, nearly all answers have the style that readers like, and the digits have lost some points.
-# Plain fine-tuning on the preferred answers comes close, in our world of two styles. DPO also learns from the
-# *rejected* answers: it makes them improbable. So the preferred answers do not have to be perfect examples,
-# only better than the others.
+# After 40 updates, nearly all answers have the style that readers like, and the digits have lost some points,
+# for a reason: of the 140 preferred answers only 66 are right, and of the rejected ones 85. Whoever prefers a
+# style may prefer mistakes with it. Plain fine-tuning on the preferred answers comes close, in our world of
+# two styles. DPO also learns from the *rejected* answers: it makes them improbable. So the preferred answers
+# do not have to be perfect examples, only better than the others.
 #
 # This strength is also a danger. After 150 updates, the style is still there, and the digits are broken. The
 # loss looks at a *difference* alone. It goes on pushing the rejected answers down, and here the preferred
@@ -617,8 +623,9 @@ assert filtered > human + 0.04
 # of its group (the answers to the same question), all divided by the group's standard deviation. If all
 # answers of a group are right, or all are wrong, then nothing is learned from it. The loss is the negative
 # log-probability of each drawn symbol times the advantage of its answer. No gradient goes through the drawing
-# itself. (The full method also clips each update and adds a KL penalty. We make one small update for each
-# batch of answers and leave both out.)
+# itself. (The full method also clips each update and adds a KL penalty, which we leave out, and first takes a
+# mean over each answer. Liu et al., 2025, show that this mean favors long wrong answers, and leave it out
+# together with the standard deviation.)
 
 
 # %%
@@ -667,8 +674,9 @@ assert after[1] > before[1] + 0.02
 
 # %% [markdown]
 # They can, and without a single example. For most questions, the right answer was the model's most probable
-# one all along, and the reward has taught it to stop imitating mistakes. For a few questions it was not, and
-# the model now answers these correctly, too.
+# one all along: drawn answers are now as good as the likeliest ones were. That much, a low temperature would
+# have given for nothing. What is new stands in the second column: nearly all of the likeliest answers are
+# right now.
 #
 # **Remember:** a verifiable reward makes the answers right that the model can find by itself.
 
@@ -681,7 +689,7 @@ assert after[1] > before[1] + 0.02
 # most frequent answer (*self-consistency*, Wang et al., 2022).
 #
 # **Before you run this:** one drawn answer of the fine-tuned model is right in about six of ten cases. What
-# will the vote of 16 tries reach? And does the model that was trained by rewards gain anything, too?
+# will the vote of 16 tries reach? And what for the model that was trained by rewards?
 
 # %%
 from collections import Counter
@@ -882,9 +890,8 @@ assert abs(clean - best_of_base) < 0.04
 
 # %% [markdown]
 # ## What you can now say
-#
 # - Pretraining imitates text. Fine-tuning on dialogues, with a loss on the answers alone, gives it the form
-#   of an assistant and makes it as good as its examples; LoRA does this with few trained weights.
+#   of an assistant, and the mistakes of its examples; LoRA does this with few trained weights.
 # - A reward model learns to predict comparisons by the loss of Bradley and Terry. DPO puts the best model for
 #   such a reward into the same loss, and can break what the difference does not show.
 # - Verifiable rewards need no examples and let the model do reliably what it could do sometimes. They also

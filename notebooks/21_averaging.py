@@ -7,7 +7,7 @@
 # Previous: [10_translation](10_translation.ipynb), after which you can read this lesson · Next:
 # [11_search](11_search.ipynb)
 #
-# *18 minutes to read, a minute to run.*
+# *21 minutes to read, a minute to run.*
 #
 # - **Before:** you know the training loop ([09](09_first_example.ipynb)), the schedule
 #   ([08](08_training_recipe.ipynb)), and the corpus of the grammar ([10](10_translation.ipynb)).
@@ -228,10 +228,11 @@ assert noam(300) / noam(100) > 0.5
 # one: you need not know when the training will end. You can average at any time, and then continue training
 # from the last checkpoint as if nothing had happened.
 #
-# Image recognition has known the method since 2018 as *stochastic weight averaging* (Izmailov et al., 2018),
-# with a constant or a cyclic rate. PyTorch has it under that name, in `torch.optim.swa_utils`. It also has
-# the variant that needs no files at all, the **exponential moving average**: keep a second copy of the
-# weights beside the model, and from time to time move it a little toward the model.
+# Statistics has known the method since about 1990 (Polyak and Juditsky, 1992), and image recognition uses it
+# as *stochastic weight averaging* (Izmailov et al., 2018), with a constant or a cyclic rate. PyTorch has it
+# under that name, in `torch.optim.swa_utils`. It also has the variant that needs no files at all, the
+# **exponential moving average**: keep a second copy of the weights beside the model, and from time to time
+# move it a little toward the model.
 
 # %%
 shadow = checkpoints[0]
@@ -246,7 +247,7 @@ assert loss_of(shadow) < alone[-1] - 0.05
 # Old weights fade from the shadow: after ten more steps, a checkpoint counts for only $0.6^{10}$, or 0.6%, of
 # what it counted at first.
 #
-# **Remember:** averaging and a falling rate remove the same noise. Use either.
+# **Remember:** averaging and a falling rate remove the same noise. One of them is nearly enough.
 
 # %% [markdown]
 # ## Two training runs: a hill between them
@@ -295,6 +296,45 @@ assert two_runs[5] > max(two_runs[0], two_runs[-1]) + 1
 # of the four heads of a layer: nothing decides which of them learns what, so head 1 of one model may do the
 # work of head 3 of the other, and the mean of the two does neither. The same holds for every number of every
 # hidden layer.
+#
+# Is that really the reason? If it is, then *one* model and itself must have a hill between them, as soon as
+# we put its heads and its hidden units into another order. Each takes along its rows and columns, so the
+# function stays the same.
+#
+# **Before you run this:** what is the loss of the reordered model? And that of its mean with the model as it
+# was?
+
+
+# %%
+def reordered(weights):
+    """The same function, its heads and its hidden units in another order."""
+    same = dict(weights)
+    for name in (name.removesuffix("w_1.bias") for name in weights if name.endswith("w_1.bias")):
+        units = torch.randperm(128)
+        for part in ("w_1.weight", "w_1.bias"):
+            same[name + part] = weights[name + part][units]
+        same[name + "w_2.weight"] = weights[name + "w_2.weight"][:, units]
+    for name in (name.removesuffix("0.bias") for name in weights if name.endswith("linears.0.bias")):
+        numbers = torch.arange(64).view(4, 16)[torch.randperm(4)].flatten()  # four heads of 16 numbers
+        for part in ("0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"):
+            same[name + part] = weights[name + part][numbers]
+        same[name + "3.weight"] = weights[name + "3.weight"][:, numbers]
+    return same
+
+
+_ = torch.manual_seed(0)
+itself = along(checkpoints[-1], reordered(checkpoints[-1]))
+print(f"as it was ≈{itself[0]:.2f}, reordered ≈{itself[-1]:.2f}, the mean of the two ≈{itself[5]:.2f}")
+
+# %% tags=["check"]
+assert abs(itself[0] - itself[-1]) < 1e-4
+assert itself[0] + 0.7 < itself[5] < two_runs[5]
+
+# %% [markdown]
+# Two copies of one function, and their mean is ruined. So a hill does not even need two different solutions;
+# another order is enough. It works the other way, too: if the units of one model are first sorted to match
+# those of the other, the hill becomes lower, and in wide networks it can vanish (Ainsworth et al., 2023).
+# Between our two seeds it is higher than between the model and itself, so the order is not the whole story.
 #
 # Without further work, only models with a common past can be averaged. This is not limited to checkpoints of
 # one run: fine-tuned models that start from the same pretrained weights often lie in one valley, and their
@@ -349,7 +389,7 @@ assert -together.mean() < of_five[-1] - 0.05
 # certain beforehand: the logarithm is concave, so the loss of the mean probability is never higher than the
 # *mean* of the three losses. That it is lower than the *best* of them is not certain, and here it is.
 #
-# The last line compares the two kinds of mean for the same five checkpoints. Five forward passes in an
+# The last line compares the two kinds of mean for the same five checkpoints. Here, five forward passes in an
 # ensemble do no better than one pass through the mean of the weights. That is the bargain of the paper: a
 # single model, as fast as any other, that does the work of five neighbors.
 #
@@ -372,7 +412,7 @@ assert -together.mean() < of_five[-1] - 0.05
 # - The mean of the last checkpoints of one run can be better than each of them, because the noise of the
 #   batches cancels. A learning rate that falls to 0 does the same.
 # - The weights of two seeds cannot be averaged, because nothing makes the same number do the same work in
-#   both. Models with a common past can.
+#   both: even a model and its own reordered copy have a hill between them. Models with a common past can.
 # - An ensemble averages predictions instead of weights. It works across seeds, and costs one pass for each
 #   member.
 #
