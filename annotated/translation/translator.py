@@ -196,7 +196,7 @@ class Translator:
             for batch, searched in zip(batches, run(search_batch, batches), strict=True):
                 results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
-        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(begun) + 1]
+        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(begun)]
         for message in self.remarks(texts, sources, cut, first_line):
             warnings.warn(message, stacklevel=3)
         return [results.get(i, []) for i in range(len(texts))]

@@ -47,6 +47,8 @@ def test_a_translation_may_be_as_long_as_those_of_the_training(numbers):
     ):
         found = translator.translate([ROWS[0][0], ""], beam=1)
     assert len(found[0]) == len(ROWS[0][0].split()) + 1 + longest - 1  # with both end symbols
+    with pytest.warns(UserWarning, match="1 of 1 lines, the first line 1: translations that were cut"):
+        assert Translator.load(numbers, max_target=1)(ROWS[0][0]) == ""  # there is room for the end alone
 
 
 def test_what_was_cut_unknown_or_longer_than_any_source_is_told_with_counts(numbers, monkeypatch, capfd):
@@ -89,6 +91,10 @@ def test_what_the_vocabularies_lack_is_told_at_training_and_is_never_right(tmp_p
         (["--tokenized"], "--tokenized is for --corpus multi30k"),
         (["--metric-every", "2"], "metric_every has no effect without metric"),
         (["--rdrop-from", "2"], "rdrop_from has no effect without rdrop_weight"),
+        (["--rdrop-from", "99", "--rdrop-weight", "1"], "rdrop_from has no effect beyond the 30 epochs"),
+        (["--max-len", "9"], "max_len has no effect without positions that are learned"),
+        (["--minutes", "1e12", "--preset", "auto"], "minutes must be above 0 and below 2^31"),
+        (["--seed", str(2**64)], "seed must be a whole number"),
         (["--threads", "99999999999"], "--threads must be from 0 to 1,024"),
         (["--device", "meta"], "there is no meta device"),
         (["--config", '{"epochs": [1, 2]}'], "--epochs takes one value"),
@@ -164,7 +170,9 @@ def test_a_run_names_no_folder_to_write_to(tmp_path, capfd):
 def test_a_recipe_names_no_file_outside_of_its_run(split, tmp_path, capfd):
     victim = tmp_path / "victim.json"
     victim.write_text("{}")
-    (tmp_path / "r.toml").write_text(f'[train]\ncorpus = "grammar"\n[card]\nsplits = ["{split}"]\n')
+    (tmp_path / "r.toml").write_text(
+        f'[train]\ncorpus = "grammar"\n[evaluate]\n[card]\nsplits = ["{split}"]\n'
+    )
     complains(
         ["reproduce", tmp_path / "r.toml", "--out", tmp_path / "a/b"], capfd, "is not the name of a split"
     )
@@ -174,6 +182,30 @@ def test_a_recipe_names_no_file_outside_of_its_run(split, tmp_path, capfd):
 def test_a_search_that_cannot_be_is_refused_before_a_model_is_looked_for(capfd):
     for command in ("translate", "evaluate"):
         complains([command, "--model", "multi30k-en-de", "--beam", "300"], capfd, "n_best <= beam <= 256")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [("", "has no table [evaluate]"), ('[evaluate]\n[card]\nsplits = "val"\n', "splits must be a list")],
+)
+def test_a_recipe_that_could_not_be_scored_is_refused_before_the_training(more, says, tmp_path, capfd):
+    (tmp_path / "r.toml").write_text(f'[train]\ncorpus = "grammar"\n{more}')
+    complains(["reproduce", tmp_path / "r.toml", "--out", tmp_path / "run"], capfd, says)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_settings_names_no_file_to_replace(run, cats, tmp_path, capfd):
+    (tmp_path / "c.toml").write_text(f"save = '{tmp_path / 'victim'}'\n")
+    asked = ["evaluate", "--model", run, "--src", cats / "both.tsv", "--config", tmp_path / "c.toml"]
+    complains(asked, capfd, "--save is given by hand")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_no_column_is_replaced_by_the_translation(name, run, tmp_path, capfd):
+    table = {"t.csv": "en,translation\na cat,mine\n", "t.jsonl": '{"en": "a cat", "translation": "mine"}\n'}
+    (tmp_path / name).write_text(table[name])
+    asked = ["translate", "--model", run, "--columns", "en", tmp_path / name]
+    complains(asked, capfd, "a column is named translation")
 
 
 def test_sentences_without_an_order_are_refused(numbers):
@@ -192,6 +224,12 @@ def test_a_mistyped_flag_is_told_the_one_that_was_meant(flag, meant, tmp_path, c
 def test_the_command_alone_lists_its_commands(capfd):
     err = complains([], capfd, "train a model")
     assert all(f"  {name} " in err for name in ("train", "translate", "evaluate", "average", "check"))
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out.csv.gz", "out.jsonl"])
+def test_translations_are_saved_under_no_name_of_another_format(name, run, cats, tmp_path, capfd):
+    asked = ["evaluate", "--model", run, "--src", cats / "both.tsv", "--save", tmp_path / name]
+    complains(asked, capfd, f"{name} must be a .csv or .tsv file, or one of lines")
 
 
 @pytest.mark.parametrize(("name", "delimiter"), [("out.csv", ","), ("out.TSV", "\t")])

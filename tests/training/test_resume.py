@@ -220,4 +220,6 @@ def test_a_run_knows_its_text_wherever_that_lies(flags, cats, tmp_path, capfd):
         capfd.readouterr()
         assert main(resume) == 2
         assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
+        assert main([*resume, "--val-src", flags[2], "--val-tgt", flags[4]]) == 2
+        assert "was begun with other text" in capfd.readouterr().err.splitlines()[-1]
     assert main([*resume, *flags[1:5]]) == 0  # the first files again

@@ -13,6 +13,7 @@ from annotated.translation.cli.flags import CORPUS
 from annotated.translation.cli.train import own_files
 from annotated.translation.cli.translate import load_translator, located, search_settings
 from annotated.translation.data import Corpus, load_corpus, own_text
+from annotated.translation.data.formats import table_suffix
 from annotated.translation.data.pairs import languages
 from annotated.translation.data.tables import drop_faults
 from annotated.translation.devices import print_message
@@ -21,11 +22,17 @@ from annotated.translation.files import check_output, json_text
 from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import normalize
 
+SAVED = "", ".csv", ".tsv"
+
 
 def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     model = find_model(args.model)
     inputs = [args.src, args.tgt, args.config, args.variants, *model.iterdir()]
+    if args.save is not None and (args.save.suffix == ".gz" or table_suffix(args.save) not in SAVED):
+        raise ValueError(
+            f"--save {args.save} must be a .csv or .tsv file, or one of lines, such as a .txt file"
+        )
     check_output(args.save, inputs)
     check_output(args.json, [*inputs, args.save])
     search = SearchConfig(**search_settings(args))

@@ -73,10 +73,11 @@ def add_search(command: ArgumentParser) -> None:
     add_settings(command.add_argument_group("limits"), Limits)
 
 
-def add_torch(command: ArgumentParser) -> None:
-    """Add the flags of every command that computes with a model."""
+def add_torch(command: ArgumentParser, device: bool = True) -> None:
+    """Add the flags of every command that computes with a model, some on the CPU alone."""
     add = command.add_argument_group("every command").add_argument
-    add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
+    if device:
+        add("--device", default="auto", help="device to compute on: auto, cpu, cuda, cuda:1, ... or mps")
     add("--threads", type=int, default=0, help="number of CPU threads; by default PyTorch chooses")
     add("--variants", type=Path, metavar="FILE", help="Python file that registers variants; it is executed")
     add_files(command)
@@ -197,7 +198,7 @@ def add_average(command: ArgumentParser) -> None:
     add = command.add_argument
     add("checkpoints", type=Path, nargs="+", metavar="FOLDER", help="model folders")
     add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for the model")
-    add_torch(command)
+    add_torch(command, device=False)
 
 
 def add_export(command: ArgumentParser) -> None:
@@ -215,7 +216,7 @@ def add_export(command: ArgumentParser) -> None:
     add("--to", required=True, choices=("ctranslate2", "marian"), help="engine to write for")
     add("--out", type=Path, required=True, metavar="FOLDER", help="new folder for what is written")
     add("--quantization", choices=QUANTIZATIONS, help="number format of the matrices, for CTranslate2 alone")
-    add_torch(command)
+    add_torch(command, device=False)
 
 
 def add_reproduce(command: ArgumentParser) -> None:

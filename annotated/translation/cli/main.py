@@ -33,8 +33,9 @@ COMMANDS = {
     "check": (flags.add_check, "annotated.translation.cli.check:check"),
     "build": (flags.add_build, "annotated.translation.cli.check:build"),
 }
-# A file must not name a file to execute, nor give what only the hand at the keyboard can mean.
-BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter")
+# A file must name no file to execute or to replace, nor give what only the hand at the keyboard can mean.
+OUTPUTS = ("save", "json", "junit", "csv")
+BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter", *OUTPUTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise ValueError(f"--threads must be from 0 to 1,024, not {args.threads}")
             if args.threads:
                 torch.set_num_threads(args.threads)
-            torch.manual_seed(getattr(args, "seed", 0))
+            torch.manual_seed(0)
         return resolve_name(args.command)(args) or 0
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -61,6 +61,10 @@ def reproduce(args: argparse.Namespace) -> int:
     tables = read_toml(recipe)
     own = "src" in tables.get("evaluate", tables)  # the user's text, which has no splits
     splits = ["own"] if own else tables.get("card", {}).get("splits", ["val"])
+    if "train" in tables and "evaluate" not in tables:  # which would be missed after the training
+        raise ValueError(f"{recipe} has no table [evaluate]; an empty one takes the defaults")
+    if not isinstance(splits, list):
+        raise ValueError(f"{recipe}: splits must be a list of names, not {splits!r}")
     for split in splits:  # it becomes a file's name
         if not re.fullmatch(r"\w[\w.-]*", str(split)):
             raise ValueError(f"{recipe}: {split!r} is not the name of a split")

@@ -71,6 +71,8 @@ def translate_table(path: Path, column: str | None, translator: Translator, sear
     kind = table_suffix(path)
     selected = select_columns(TABLES[kind](path), column and [column], str(path), translator.pair, count=1)
     labels, [place], line, rows = selected
+    if "translation" in labels:
+        raise ValueError(f"{path}: a column is named translation, as ours would be; rename it")
     names, delimiter = [*labels, "translation"], "\t" if kind == ".tsv" else ","
     writer = csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n")
     if kind != ".jsonl" and (line or kind in (".json", ".parquet")):

@@ -114,7 +114,7 @@ def check_settings(
     free = {*CHANGEABLE, "lengths"}  # what these are of, the text, is compared
     if settings.get("average_of") == "best":
         free.discard("metric")  # by another one, the best of those that were kept are unknown
-    if progress.fingerprint and progress.fingerprint == saved.fingerprint:
+    if saved.fingerprint:  # which tells of other text, wherever that lies
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:
         free.add("accumulate")

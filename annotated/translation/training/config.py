@@ -60,6 +60,8 @@ class TrainingConfig:
         for name, needed in (("rdrop_from", "rdrop_weight"), ("metric_every", "metric")):
             if getattr(self, name) != 1 and getattr(self, needed) in (0, "loss"):
                 raise ValueError(f"{name} has no effect without {needed}")
+        if self.rdrop_weight and self.rdrop_from > self.epochs:
+            raise ValueError(f"rdrop_from has no effect beyond the {self.epochs} epochs")
 
     @classmethod
     def base(cls, **settings: Any) -> "TrainingConfig":
@@ -105,6 +107,11 @@ def split_settings(preset: str, settings: Mapping[str, Any]) -> tuple[dict[str, 
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in given.items()}
     names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
     model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
+    limited = (
+        model_settings.get("positions") == "learned" or model_settings.get("variant", "paper") != "paper"
+    )
+    if "max_len" in model_settings and not limited:
+        raise ValueError("max_len has no effect without positions that are learned, or a variant of your own")
     if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
         raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
     return model_settings, getattr(TrainingConfig, preset)(**plain)

@@ -248,7 +248,7 @@ def check_arguments(
         other = preset if init_from is None else "init_from"
         raise ValueError(f"minutes choose the settings of a new model; for {other}, give epochs or max_steps")
     if minutes is not None and not 0 < minutes < 2**31:
-        raise ValueError(f"minutes must be above 0, not {minutes}")
+        raise ValueError(f"minutes must be above 0 and below 2^31, not {minutes}")
     if preset == "auto" and init_from is not None:
         raise ValueError("the preset auto builds a new model; with init_from, give another")
     for kind in kinds:
