@@ -94,6 +94,11 @@ class Watch(ast.NodeTransformer):
 # ---- what it gets
 
 
+def plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function, of which a copy is itself: a copy of a method takes a copy of its object along."""
+    return lambda *arguments, **named: method(*arguments, **named)
+
+
 class Confinement:
     """A folder whose files are executed confined; of the modules in `allow` they get the real ones."""
 
@@ -101,11 +106,11 @@ class Confinement:
         self.folder, self.allow = folder.resolve(), allow
         self.modules = set[str]()  # of the folder
         self.copies = dict[str, Any]()
-        self.more = {"dataclasses": {"dataclass": self.dataclass}, "enum": {"Enum": Enum}}
-        self.more["functools"] = {"wraps": self.wraps}
+        self.more = {"dataclasses": {"dataclass": plain(self.dataclass)}, "enum": {"Enum": Enum}}
+        self.more["functools"] = {"wraps": plain(self.wraps)}
         names = {n: x for n, x in vars(builtins).items() if given(n, GIVEN["names"]["builtins"])}
         own = self.getattr, self.hasattr, self.setattr, self.delattr, self.vars, self.open
-        names |= {f.__name__: f for f in own} | {"type": Kind, "__name__": "builtins"}
+        names |= {f.__name__: plain(f) for f in own} | {"type": Kind, "__name__": "builtins"}
         names |= {f"@{f.__name__}": f for f in (self.seen, self.private, self.writable)}
         names |= {"__import__": self.find, "__build_class__": self.build_class}
         outer = self

@@ -167,6 +167,7 @@ def test_a_graded_file_reaches_no_insides(cheat: str, run: Callable[[str], Modul
 
 
 DOES_NOTHING = {
+    "copied guard": "import copy\ncopy.deepcopy(getattr, memo := {})\nassert len(memo) < 2",
     "modules inside": "import torch\nx = torch.os.system('touch made')",
     "hub": "import torch\ntorch.hub.load('x', 'y')\ntorch.save([1], 'made')",
     "os": "import os\nos.makedirs('made')\nos.environ['X'] = '1'",
