@@ -553,11 +553,11 @@ assert new_right > 10
 # sentences can hardly tell the two apart), because a sentence without a tree earns nothing. In exact trees it
 # is far ahead, and it also builds trees that it has never seen. For the sentences with two readings it has
 # found out by itself that the verb and the thing decide: it gets most of the known pairs right. The lookup
-# gets half of them right, and the table all of them. It cannot know the new pairs. Beware of the count here:
-# there are 100 sentences, but only eight pairs, and the model reads nearly every pair in one way throughout.
-# So these are eight experiments, not a hundred, and what it gets right of eight, a coin could get, too.
+# gets half of them right, and the table all of them. The model cannot know the new pairs. Beware of the count
+# here: there are 100 sentences, but only eight pairs, and the model reads nearly every pair in one way
+# throughout. So these are eight experiments, not a hundred, and what it gets right of eight, a coin could
+# get, too.
 #
-
 # Its two values of F1 are far apart. Which one is its score? EVALB, the usual scoring program, leaves out
 # sentences whose predicted tree has the wrong number of words. Then a parser that fails on difficult
 # sentences looks better than it is. So we take the second value, in which all brackets of such a sentence

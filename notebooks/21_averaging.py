@@ -334,7 +334,8 @@ assert itself[0] + 0.7 < itself[5] < two_runs[5]
 # Two copies of one function, and their mean is ruined. So a hill does not even need two different solutions;
 # another order is enough. It works the other way, too: if the units of one model are first sorted to match
 # those of the other, the hill becomes lower, and in wide networks it can vanish (Ainsworth et al., 2023).
-# Between our two seeds it is higher than between the model and itself, so the order is not the whole story.
+# Between our two seeds the hill is higher than between the model and itself. There, the 64 numbers of the
+# stream are in another order, too, and the solutions may really differ.
 #
 # Without further work, only models with a common past can be averaged. This is not limited to checkpoints of
 # one run: fine-tuned models that start from the same pretrained weights often lie in one valley, and their
