@@ -201,11 +201,11 @@ def paired_bootstrap(
     """
     metric = resampled_metric(metric, tokenize, samples)
     draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
-    one, other = metric(a, references), metric(b, references)
-    difference = replace(one, value=one.value - other.value)
+    score_a, score_b = metric(a, references), metric(b, references)
+    difference = replace(score_a, value=score_a.value - score_b.value)
     return Comparison(
-        with_interval(one, draws_a),
-        with_interval(other, draws_b),
+        with_interval(score_a, draws_a),
+        with_interval(score_b, draws_b),
         with_interval(difference, draws_a - draws_b),
         wins=float(metric.better(draws_a, draws_b).mean()),
     )
@@ -237,9 +237,9 @@ class OwnMetric:
     def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
         """Score a corpus."""
         check_sentences(hypotheses, references)
-        found = self.function(hypotheses, references)
+        score = self.function(hypotheses, references)
         name = getattr(self.function, "__name__", "score")
-        return found if isinstance(found, Score) else Score(name, float(found), "a function of one's own")
+        return score if isinstance(score, Score) else Score(name, float(score), "a function of one's own")
 
     def better(self, value: Any, other: Any) -> Any:
         """Tell whether a score is the greater."""

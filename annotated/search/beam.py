@@ -152,7 +152,7 @@ class SentenceSearch:
 
         `begun` (2k, length) are the hypotheses continued, by `token` (2k,); `log_probs` (2k,) fall.
         """
-        found, kept, k = [], 0, self.settings.beam
+        listed, kept, k = [], 0, self.settings.beam
         steps = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
         for rank, (row, new, log_prob) in enumerate(steps):
             if new == self.end_symbol:
@@ -161,8 +161,8 @@ class SentenceSearch:
                 fate = "kept" if kept < k else "dropped"
                 kept += 1
             if log_prob > -torch.inf:
-                found.append(Candidate((*row, new), log_prob, fate))
-        return found
+                listed.append(Candidate((*row, new), log_prob, fate))
+        return listed
 
 
 def run_beams(

@@ -32,14 +32,14 @@ def find_device(device: str | torch.device = "auto") -> torch.device:
     if device == "auto":
         device = next(name for name, present in available.items() if present)
     try:
-        found = torch.device(device)
+        wanted = torch.device(device)
     except RuntimeError:
         raise ValueError(f"there is no device {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
-    if not available.get(found.type, False):
-        raise ValueError(f"there is no {found.type} device here that can be used; use auto or cpu")
-    if found.type == "cuda" and found.index is None:
+    if not available.get(wanted.type, False):
+        raise ValueError(f"there is no {wanted.type} device here that can be used; use auto or cpu")
+    if wanted.type == "cuda" and wanted.index is None:
         return torch.device("cuda", read_number("LOCAL_RANK", 0))
-    return found
+    return wanted
 
 
 def read_number(name: str, default: int) -> int:

@@ -79,12 +79,12 @@ def score_split(
         warnings.warn(f"BLEU counts words between spaces, which this text lacks; {advice}", stacklevel=2)
     measure = bleu_metric(tokenize)
     options = {name: value for name, value in asdict(search).items() if name != "n_best"}
-    found = translator.translate(text.src, **options, progress=progress)
+    translations = translator.translate(text.src, **options, progress=progress)
     references = [normalize(line) for line in text.tgt]
     language = corpus.tgt_language or ""
-    older = (found, references) if tokenized else None
+    older = (translations, references) if tokenized else None
     if not tokenized and moses_supports(language):
-        older = moses_tokenized(found, language), moses_tokenized(references, language)
+        older = moses_tokenized(translations, language), moses_tokenized(references, language)
     src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
     room = translator.model.max_positions  # longer pairs have no perplexity
     limit = None if room is None else room - 1  # the end symbol has a position, too
@@ -100,15 +100,15 @@ def score_split(
         search.beam,
         search.alpha,
         search.penalty,
-        None if tokenized else bootstrap(found, references, metric=measure),
+        None if tokenized else bootstrap(translations, references, metric=measure),
         bootstrap(*older, tokenize="none") if older else None,
-        chrf(found, references),
+        chrf(translations, references),
         tokens.perplexity,
         tokens.accuracy,
         len(text) - len(pairs),
         search.no_repeat_ngram,
     )
-    return results, found
+    return results, translations
 
 
 def moses_supports(language: str | None) -> bool:

@@ -89,12 +89,12 @@ class Translator:
     ) -> "Translator":
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
         folder = find_model(name_or_folder)
-        known = asdict(TrainedText.of(training_settings(folder)))
-        return cls(*load_model(folder, device), **{**known, **options})
+        trained = asdict(TrainedText.of(training_settings(folder)))
+        return cls(*load_model(folder, device), **{**trained, **options})
 
     def __getstate__(self) -> dict[str, Any]:
-        own = vars(self).items()  # a copy converts again when it is used
-        return {name: value for name, value in own if name != "ctranslate2"}
+        attributes = vars(self).items()  # a copy converts again when it is used
+        return {name: value for name, value in attributes if name != "ctranslate2"}
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
@@ -187,8 +187,8 @@ class Translator:
             bar.set_description(f"by {engine or 'PyTorch'}")
             if engine is not None:
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
-                    found = engine.search([sources[i] for i in batch], [limits[i] for i in batch], settings)
-                    results |= {i: best for i, best in zip(batch, found, strict=True) if best is not None}
+                    answers = engine.search([sources[i] for i in batch], [limits[i] for i in batch], settings)
+                    results |= {i: best for i, best in zip(batch, answers, strict=True) if best is not None}
                     bar.update(len(results) - bar.n)
             rest = {i: source for i, source in sources.items() if i not in results}
             batches = batch_by_length(rest, max(1, max_tokens // beam))

@@ -75,8 +75,8 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
         for word in message.split() if message.startswith("unrecognized") else ():
-            known = [flag for flag in self._option_string_actions if flag.startswith("--")]
-            if word.startswith("--") and (close := get_close_matches(word.partition("=")[0], known, 1, 0.5)):
+            flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            if word.startswith("--") and (close := get_close_matches(word.partition("=")[0], flags, 1, 0.5)):
                 message += f"; did you mean {close[0]}?"
         super().error(message)
 
@@ -151,10 +151,10 @@ def file_settings(name: str, arguments: list[str], command: ArgumentParser) -> d
     if args.resume and (out := args.out or settings.get("out")):
         run = Path(out) / "training.json"
         if run.exists():
-            found = settings_in(run, name, command)
-            if "cache" in found:  # else a stranger's run would write elsewhere
+            run_settings = settings_in(run, name, command)
+            if "cache" in run_settings:  # else a stranger's run would write elsewhere
                 command.error(f"{run}: --cache is given by hand, not in a run")
-            settings = found | settings
+            settings = run_settings | settings
     return settings
 
 

@@ -39,9 +39,9 @@ def train(args: argparse.Namespace) -> int:
 
 def name_corpus(args: argparse.Namespace) -> None:
     """Set what the flags leave out: the corpus, its languages, whether pairs with equal sides are kept."""
-    own = args.src is not None or args.tgt is not None
-    args.preset = args.preset or default_preset(own, args.init_from)
-    if not own:
+    own_text = args.src is not None or args.tgt is not None
+    args.preset = args.preset or default_preset(own_text, args.init_from)
+    if not own_text:
         if args.keep_equal is not None:
             raise ValueError("--keep-equal is for --src; a corpus by name is kept as it is")
         if args.val_src is not None or args.val_tgt is not None:

@@ -57,8 +57,8 @@ def translate(args: argparse.Namespace) -> None:
                 bar.set_description(f"by {translator.engine}")
                 with located("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
-                        found = translator.search(lines, **search, first_line=first)
-                        printed = list(list_best(found, translator.tgt_tokenizer, number))
+                        hypotheses = translator.search(lines, **search, first_line=first)
+                        printed = list(list_best(hypotheses, translator.tgt_tokenizer, number))
                     else:
                         printed = translator.translate(lines, **search, first_line=first)
                 print("".join(line + "\n" for line in printed), end="", flush=True)
@@ -80,8 +80,8 @@ def translate_table(path: Path, column: str | None, translator: Translator, sear
     while group := list(islice(rows, MOST)):
         with located(f"{path}: "):
             texts = [cells[place] or "" for _, cells in group]
-            found = translator.translate(texts, **search, first_line=group[0][0])
-        for (_, cells), translation in zip(group, found, strict=True):
+            translations = translator.translate(texts, **search, first_line=group[0][0])
+        for (_, cells), translation in zip(group, translations, strict=True):
             row = [*cells, translation]
             if kind == ".jsonl":
                 print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
@@ -90,9 +90,9 @@ def translate_table(path: Path, column: str | None, translator: Translator, sear
     sys.stdout.flush()
 
 
-def list_best(found: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:
+def list_best(hypotheses: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:
     """List the hypotheses of each line, whose numbers begin with `number`, with their scores."""
-    for i, best in enumerate(found, start=number):
+    for i, best in enumerate(hypotheses, start=number):
         for hypothesis in best:
             yield f"{i}\t{hypothesis.score:.4f}\t{tokenizer.decode(hypothesis.tokens)}"
 

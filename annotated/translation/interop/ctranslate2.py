@@ -58,15 +58,15 @@ def specification(model: EncoderDecoder) -> Any:
     """Return CTranslate2's specification of a model with its weights, without vocabularies."""
     specs, c = require("ctranslate2", extra="interop").specs, model.config
     # Copies, because CTranslate2 quantises arrays in place.
-    own = {name: t.detach().to("cpu", torch.float32, copy=True) for name, t in model.state_dict().items()}
+    weights = {name: t.detach().to("cpu", torch.float32, copy=True) for name, t in model.state_dict().items()}
 
     def set_norm(spec: Any, name: str) -> None:
-        spec.gamma, spec.beta = own[f"{name}.weight"].numpy(), own[f"{name}.bias"].numpy()
+        spec.gamma, spec.beta = weights[f"{name}.weight"].numpy(), weights[f"{name}.bias"].numpy()
 
     def set_linear(spec: Any, *names: str) -> None:
         """Linear maps of the same input are concatenated: query, key and value, or key and value."""
-        spec.weight = torch.cat([own[f"{name}.weight"] for name in names]).numpy()
-        spec.bias = torch.cat([own[f"{name}.bias"] for name in names]).numpy()
+        spec.weight = torch.cat([weights[f"{name}.weight"] for name in names]).numpy()
+        spec.bias = torch.cat([weights[f"{name}.bias"] for name in names]).numpy()
 
     activation = specs.common_spec.Activation[c.activation.upper()]
     spec = specs.TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
@@ -89,10 +89,10 @@ def specification(model: EncoderDecoder) -> Any:
             set_norm(layer.ffn.layer_norm, f"{name}.sublayer.{len(attentions)}.norm")
         if c.norm_first:
             set_norm(part.layer_norm, f"{stack}.norm")
-        table = own.get(f"{side}_embed.1.lut.weight", sinusoids(POSITIONS, c.d_model))
+        table = weights.get(f"{side}_embed.1.lut.weight", sinusoids(POSITIONS, c.d_model))
         part.position_encodings.encodings = table.numpy()
-    spec.encoder.embeddings[0].weight = own["src_embed.0.lut.weight"].numpy()
-    spec.decoder.embeddings.weight = own["tgt_embed.0.lut.weight"].numpy()
+    spec.encoder.embeddings[0].weight = weights["src_embed.0.lut.weight"].numpy()
+    spec.decoder.embeddings.weight = weights["tgt_embed.0.lut.weight"].numpy()
     set_linear(spec.decoder.projection, "generator.proj")
     return spec
 

@@ -112,12 +112,12 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     for stack in ("encoder", "decoder"):
         check_sinusoids(tensors[f"model.{stack}.embed_positions.weight"], config.d_model, name, 1e-3, order)
     model = build_model(config)
-    own = {ours: tensors[marian_name(ours)] for ours in named_weights(model)}
-    own[BIAS] = own[BIAS].flatten()
-    for row in own.keys() & MATRICES.keys():
+    weights = {ours: tensors[marian_name(ours)] for ours in named_weights(model)}
+    weights[BIAS] = weights[BIAS].flatten()
+    for row in weights.keys() & MATRICES.keys():
         numbers = src_numbers if row == SRC else tgt_numbers
-        own[row] = select_rows(own[row], numbers, UNREACHABLE if row == BIAS else 0.0)
-    load_weights(model, permute(own, order.argsort()), name)
+        weights[row] = select_rows(weights[row], numbers, UNREACHABLE if row == BIAS else 0.0)
+    load_weights(model, permute(weights, order.argsort()), name)
     src_spm, tgt_spm = (spm.serialized_model_proto() for spm in (hf.spm_source, hf.spm_target))
     return model.eval(), MarianTokenizer(src_spm, src), MarianTokenizer(tgt_spm, tgt)
 
@@ -253,8 +253,8 @@ def marian_settings(config: TransformerConfig) -> dict[str, Any]:
 
 def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return a model's weights under Marian's names, in Marian's order of dimensions."""
-    own = {name: tensor.detach().float().cpu() for name, tensor in named_weights(model).items()}
-    permuted = permute(own, sines_first(model.config.d_model)) | {BIAS: own[BIAS].unsqueeze(0)}
+    weights = {name: tensor.detach().float().cpu() for name, tensor in named_weights(model).items()}
+    permuted = permute(weights, sines_first(model.config.d_model)) | {BIAS: weights[BIAS].unsqueeze(0)}
     theirs = {marian_name(name): tensor.contiguous() for name, tensor in permuted.items()}
     if model.config.tied_embeddings == "all":
         theirs["model.shared.weight"] = theirs.pop(MATRICES[SRC])

@@ -45,9 +45,10 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     """
     check_parts(model.config)
     check_can_be_saved(model)
-    own, transformer = named_weights(model), build_stacks(model.config).to(next(model.parameters()))
+    weights, transformer = named_weights(model), build_stacks(model.config).to(next(model.parameters()))
     names = torch_names(model.config)
-    transformer.load_state_dict({name: torch.cat([own[p] for p in parts]) for name, parts in names.items()})
+    state = {name: torch.cat([weights[part] for part in parts]) for name, parts in names.items()}
+    transformer.load_state_dict(state)
     return transformer.train(model.training)
 
 

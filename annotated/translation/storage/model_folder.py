@@ -77,10 +77,10 @@ def count_weights(config: TransformerConfig) -> int:
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
     """Copy parameters and buffers from `source` into a model, all or none. Raises as `check_tensors` does."""
-    own = named_state(model)
-    check_tensors(tensors, own, source)
+    state = named_state(model)
+    check_tensors(tensors, state, source)
     with torch.no_grad():
-        for name, tensor in own.items():
+        for name, tensor in state.items():
             tensor.copy_(tensors[name])
 
 
@@ -90,9 +90,9 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
     Raises as `check_tensors` does.
     """
     # A stranger's settings may ask for any number of layers: none is built for which there are no weights.
-    asked, found = count_weights(config), sum(tensor.numel() for tensor in tensors.values())
-    if config.variant == "paper" and asked > 4 * found:
-        raise ValueError(f"{source} holds {found:,} numbers, but the settings ask for {asked:,}")
+    wanted, stored = count_weights(config), sum(tensor.numel() for tensor in tensors.values())
+    if config.variant == "paper" and wanted > 4 * stored:
+        raise ValueError(f"{source} holds {stored:,} numbers, but the settings ask for {wanted:,}")
     model = build_model(config)
     load_weights(model, tensors, source)
     return model
@@ -123,8 +123,8 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
     load_weights(loaded, named_state(model), "the model")
     loaded.to(next(model.parameters()))  # its device and its precision
     with evaluating(model), evaluating(loaded):
-        one, other = random_output(model), random_output(loaded)
-    if one.shape != other.shape or not torch.allclose(one, other, 1e-4, 1e-5, equal_nan=True):
+        before, after = random_output(model), random_output(loaded)
+    if before.shape != after.shape or not torch.allclose(before, after, 1e-4, 1e-5, equal_nan=True):
         raise ValueError(
             "the model would not come back as it is: loading builds what the settings say, then fills in "
             "parameters and persistent buffers, and nothing else"
@@ -219,9 +219,9 @@ def load_model(
     src = load_tokenizer(folder, names["src"])
     tgt = src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
     check_vocabularies(config, src, tgt, folder)
-    found = file_sums(folder, names)
+    sums_now = file_sums(folder, names)
     for name, value in sums.items():
-        if found.get(name) != value:
+        if sums_now.get(name) != value:
             raise ValueError(f"{folder / name} is not what was saved with {WEIGHTS}: its checksum differs")
     return model.to(device).eval(), src, tgt
 

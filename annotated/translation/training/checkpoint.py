@@ -166,19 +166,19 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     if not folders:
         raise ValueError("there are no checkpoints to average")
     paths = [Path(folder).expanduser() for folder in folders]
-    first, model = read_tensors(paths[0] / WEIGHTS), model_files(paths[0])
+    first, files = read_tensors(paths[0] / WEIGHTS), model_files(paths[0])
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
     for path in paths[1:]:
         tensors = read_tensors(path / WEIGHTS)
         check_tensors(tensors, first, path)
-        if model_files(path) != model:
+        if model_files(path) != files:
             raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
         for name, tensor in tensors.items():
             total[name] += tensor
     mean = {name: (tensor / len(paths)).to(first[name].dtype) for name, tensor in total.items()}
-    own = build_model(read_config(paths[0])[0])
-    saved = {id(tensor): mean[name] for name, tensor in named_state(own).items()}
-    return {name: saved[id(t)] for name, t in own.state_dict(keep_vars=True).items() if id(t) in saved}
+    built = build_model(read_config(paths[0])[0])
+    saved = {id(tensor): mean[name] for name, tensor in named_state(built).items()}
+    return {name: saved[id(t)] for name, t in built.state_dict(keep_vars=True).items() if id(t) in saved}
 
 
 def model_files(folder: Path) -> list[object]:

@@ -236,13 +236,13 @@ class Trainer:
         c, p, scores = self.config, self.progress, self.validation.score(self.model)
         if not math.isfinite(scores.loss):
             raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
-        found = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
+        logged = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
         line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
         metric = self.validation.metric
         chosen_by = None if metric else scores.loss
         if metric and (p.epoch % c.metric_every == 0 or p.step >= p.last_step(c)):
             score = self.validation.measure(self.model)
-            chosen_by = found[f"validation_{c.metric}"] = score.value
+            chosen_by = logged[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
             if chosen_by == (100 if metric.lower_is_better else 0) and scores.accuracy > 0.9:
                 line += ", which does not fit the accuracy: another --metric may suit this text"
@@ -250,7 +250,7 @@ class Trainer:
         # At the end of an epoch, not of a run that may yet go on from here.
         p.count_score(chosen_by, c.metric, epoch_ends=p.batches == 0)
         if self.rank == 0:
-            self.out.log({**found, "tokens": p.total_tokens}, p)
+            self.out.log({**logged, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
             left = f"; about {minutes:,.0f} min left" if (minutes := self.minutes_left()) > 0 else ""
             print_message(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
@@ -277,14 +277,14 @@ class Trainer:
             self.load_mean(folders)
         else:
             mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
-            one = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
+            single = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
             self.load_mean(folders[-1:])
             of_one = validation.metric_value(self.model)
             self.load_mean(folders)
             of_mean = validation.metric_value(self.model)
-            print_message(f"validation {c.metric} {of_mean:.4f} of {mean}, {of_one:.4f} of {one}")
-            chosen = mean if of_mean == of_one or is_better(of_mean, of_one, c.metric) else one
-            if chosen == one:
+            print_message(f"validation {c.metric} {of_mean:.4f} of {mean}, {of_one:.4f} of {single}")
+            chosen = mean if of_mean == of_one or is_better(of_mean, of_one, c.metric) else single
+            if chosen == single:
                 self.load_mean(folders[-1:])
             print_message(f"the model is {chosen}")
         if self.rank == 0:
