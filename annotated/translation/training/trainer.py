@@ -54,6 +54,8 @@ class Trainer:
         tokenizers: of source and target.
         batches, validation: what to train on, and what to validate on after each epoch.
         config, out: settings and folder of the run (see `RunFolder`).
+        device: by default the CPU, as where a model is loaded: what you hold stays with your tensors. Only
+            `annotated.train`, which makes the model itself, takes the best device that there is.
         record: what training.json says besides `config`, such as the name of the corpus. What it tells of the
             text (see `TrainedText`), validation goes by.
         fingerprint: checksum of the text. A resumed run must have the same, the same settings and record.
