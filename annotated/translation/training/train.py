@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, asdict, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -39,6 +39,8 @@ from annotated.translation.training.run_folder import LOG, RunFolder
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
 
 
@@ -46,6 +48,23 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C or SIGTERM ended a run after it was saved; the message says where, and how to resume it."""
 
 
+def with_settings(function: Function) -> Function:
+    """Show the settings in place of `**settings`, for completion and for help in a notebook.
+
+    The preset, or the text, says what None becomes.
+    """
+    settings = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=field.type)
+        for cls in (TrainingConfig, TransformerConfig)
+        for field in fields(cls)
+        if field.default is not MISSING
+    ]
+    *named, _ = signature(function).parameters.values()
+    function.__signature__ = Signature([*named, *settings])  # type: ignore[attr-defined]
+    return function
+
+
+@with_settings
 def train(
     corpus: Corpus | Text | Callable[[], Corpus],
     out: str | Path,
@@ -156,18 +175,6 @@ def train(
             elif is_first():
                 begun = new_model(text, base, kinds, vocab, model_settings, cache)
         return train_in_group(begun, text, config, run, device, record, resume, cache)
-
-
-# For completion and help in a notebook, the settings stand in the place of `**settings`; the preset, or the
-# text, says what None becomes.
-SETTINGS_TAKEN = [
-    Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=field.type)
-    for cls in (TrainingConfig, TransformerConfig)
-    for field in fields(cls)
-    if field.default is not MISSING
-]
-own = [p for p in signature(train).parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
-train.__signature__ = Signature([*own, *SETTINGS_TAKEN])  # type: ignore[attr-defined]
 
 
 def train_in_group(
