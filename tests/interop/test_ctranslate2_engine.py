@@ -13,7 +13,7 @@ from annotated.transformer.variants import Parts, variant
 from annotated.translation import translator as translating
 from annotated.translation.data import load_corpus
 from annotated.translation.interop import ctranslate2 as engine_module, to_ctranslate2
-from annotated.translation.storage.model_folder import named_weights
+from annotated.translation.storage.model_folder import named_state
 from annotated.translation.tokenizers import WordTokenizer
 from annotated.translation.translator import Translator, load_pretrained
 
@@ -196,9 +196,9 @@ def test_every_token_is_scored_alike_with_two_vocabularies(tmp_path):
 def test_our_model_stays_as_it_was(quantization, tokenizer, tmp_path):
     """CTranslate2 scales and rounds in place what it is handed."""
     model = toy(len(tokenizer), len(tokenizer), tied_embeddings="all")
-    before = {name: tensor.clone() for name, tensor in named_weights(model).items()}
+    before = {name: tensor.clone() for name, tensor in named_state(model).items()}
     to_ctranslate2(tmp_path / "out", model, tokenizer, tokenizer, quantization)
-    for name, tensor in named_weights(model).items():
+    for name, tensor in named_state(model).items():
         assert torch.equal(tensor, before[name]), name
 
 

@@ -13,7 +13,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.transformer.positions import sinusoids
 from annotated.translation.files import read_json, write_json
 from annotated.translation.interop import load_marian, to_marian
-from annotated.translation.storage.model_folder import named_weights
+from annotated.translation.storage.model_folder import named_state
 from annotated.translation.tokenizers import MarianTokenizer
 from annotated.translation.translator import Translator
 
@@ -155,8 +155,8 @@ def test_it_can_be_written_back(case, transformers, tmp_path):
     to_marian(tmp_path / "out", ours, src_tokenizer, tgt_tokenizer)
     again, src_again, _ = load_marian(tmp_path / "out")
     assert src_again.vocabulary == src_tokenizer.vocabulary
-    for name, tensor in named_weights(again).items():
-        assert torch.equal(tensor, named_weights(ours)[name])
+    for name, tensor in named_state(again).items():
+        assert torch.equal(tensor, named_state(ours)[name])
 
 
 OWN = {
@@ -261,7 +261,7 @@ def test_tensors_that_are_there_twice_or_can_be_made_are_fine(folder):
     waves = sinusoids(1024, 16)[:, halves].contiguous()
     in_weights(lambda t: t | {"lm_head.weight": t["model.shared.weight"].clone(), POSITIONS: waves})(folder)
     again, _, _ = load_marian(folder)
-    assert all(map(torch.equal, named_weights(again).values(), named_weights(before).values()))
+    assert all(map(torch.equal, named_state(again).values(), named_state(before).values()))
 
 
 NOT_MARIAN = {"norm_first": True, "positions": "learned", "layer_norm_eps": 1e-6}

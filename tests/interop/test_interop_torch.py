@@ -11,7 +11,7 @@ from annotated.batches import padding_mask
 from annotated.transformer.attention import subsequent_mask
 from annotated.translation.interop import from_torch, to_torch
 from annotated.translation.interop.torch_transformer import torch_names
-from annotated.translation.storage.model_folder import named_weights
+from annotated.translation.storage.model_folder import named_state
 
 SRC = torch.tensor([[4, 5, 6, 7, 1], [4, 5, 1, 2, 2]])
 TGT = torch.tensor([[0, 4, 5, 6], [0, 7, 8, 9]])
@@ -44,7 +44,7 @@ def test_outputs_and_gradients_are_equal(settings):
     model = toy(**settings).double()
     transformer = to_torch(model)
     names, fed = torch_names(model.config), [model.src_embed[0].lut.weight, model.tgt_embed[0].lut.weight]
-    own, other = named_weights(model), dict(transformer.named_parameters())
+    own, other = named_state(model), dict(transformer.named_parameters())
     assert names.keys() == other.keys()
     outputs = ours(model), theirs(transformer, model)
     torch.testing.assert_close(*outputs)
@@ -64,9 +64,9 @@ def test_there_and_back_is_the_same_model(settings):
     model = toy(dropout=0.1, attention_dropout=0.2, relu_dropout=0.3, **settings)
     again = from_torch(to_torch(model), 11, 11)
     assert again.config == model.config
-    for name, tensor in named_weights(again).items():
+    for name, tensor in named_state(again).items():
         if name.startswith(("encoder", "decoder")):
-            assert torch.equal(tensor, named_weights(model)[name])
+            assert torch.equal(tensor, named_state(model)[name])
 
 
 @pytest.mark.parametrize("batch_first", [False, True])

@@ -22,7 +22,7 @@ from annotated.search.beam import beam_search
 from annotated.transformer.variants import VARIANTS, Parts
 from annotated.translation import watch as inside
 from annotated.translation.data import multi30k
-from annotated.translation.storage.model_folder import named_weights, save_model
+from annotated.translation.storage.model_folder import named_state, save_model
 from annotated.translation.tokenizers import SentencePieceTokenizer, WordTokenizer, normalize
 from annotated.translation.translator import Translator
 from start_page import TRIES
@@ -32,7 +32,7 @@ def test_the_page_gets_every_weight_in_half_precision() -> None:
     translator = small_translator()
     model = inside.page_model(translator)
     packed = torch.frombuffer(bytearray(base64.b64decode(model["weights"])), dtype=torch.float16)
-    tensors = named_weights(translator.model)
+    tensors = named_state(translator.model)
     assert {name: list(tensor.shape) for name, tensor in tensors.items()} == model["tensors"]
     assert torch.equal(packed, torch.cat([tensor.detach().flatten() for tensor in tensors.values()]).half())
 

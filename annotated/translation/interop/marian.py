@@ -23,7 +23,7 @@ from annotated.translation.interop.common import (
     vocabulary,
     write_readme,
 )
-from annotated.translation.storage.model_folder import build_model, load_weights, named_weights
+from annotated.translation.storage.model_folder import build_model, load_weights, named_state
 from annotated.translation.tokenizers import END, PAD, SPECIALS, START, UNK, MarianTokenizer, Tokenizer
 from annotated.translation.tokenizers.subwords import Subwords
 
@@ -112,7 +112,7 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     for stack in ("encoder", "decoder"):
         check_sinusoids(tensors[f"model.{stack}.embed_positions.weight"], config.d_model, name, 1e-3, order)
     model = build_model(config)
-    weights = {ours: tensors[marian_name(ours)] for ours in named_weights(model)}
+    weights = {ours: tensors[marian_name(ours)] for ours in named_state(model)}
     weights[BIAS] = weights[BIAS].flatten()
     for row in weights.keys() & MATRICES.keys():
         numbers = src_numbers if row == SRC else tgt_numbers
@@ -253,7 +253,7 @@ def marian_settings(config: TransformerConfig) -> dict[str, Any]:
 
 def marian_tensors(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return a model's weights under Marian's names, in Marian's order of dimensions."""
-    weights = {name: tensor.detach().float().cpu() for name, tensor in named_weights(model).items()}
+    weights = {name: tensor.detach().float().cpu() for name, tensor in named_state(model).items()}
     permuted = permute(weights, sines_first(model.config.d_model)) | {BIAS: weights[BIAS].unsqueeze(0)}
     theirs = {marian_name(name): tensor.contiguous() for name, tensor in permuted.items()}
     if model.config.tied_embeddings == "all":

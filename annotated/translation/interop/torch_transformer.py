@@ -16,7 +16,7 @@ from annotated.modes import evaluating
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.interop.common import check_parts
-from annotated.translation.storage.model_folder import check_can_be_saved, load_weights, named_weights
+from annotated.translation.storage.model_folder import check_can_be_saved, load_weights, named_state
 
 # PyTorch's name of each attention of a layer, and ours.
 ATTENTIONS = {
@@ -45,7 +45,7 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     """
     check_parts(model.config)
     check_can_be_saved(model)
-    weights, transformer = named_weights(model), build_stacks(model.config).to(next(model.parameters()))
+    weights, transformer = named_state(model), build_stacks(model.config).to(next(model.parameters()))
     names = torch_names(model.config)
     state = {name: torch.cat([weights[part] for part in parts]) for name, parts in names.items()}
     transformer.load_state_dict(state)
@@ -80,7 +80,7 @@ def from_torch(
     }
     model = make_model(src_vocab, tgt_vocab, **options, **settings)
     check_stacks(transformer, model.config)
-    state, tensors = transformer.state_dict(), named_weights(model)
+    state, tensors = transformer.state_dict(), named_state(model)
     for name, parts in torch_names(model.config).items():
         tensors |= zip(parts, state[name].chunk(len(parts)), strict=True)
     load_weights(model.to(next(transformer.parameters())), tensors, "torch.nn.Transformer")

@@ -35,11 +35,6 @@ SETTINGS = "training.json"  # of the run that trained it, if there was one
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # the models that come with the package
 
 
-def named_weights(model: EncoderDecoder) -> dict[str, Tensor]:
-    """Return a model's parameters by name, each shared matrix once."""
-    return dict(model.named_parameters())
-
-
 def named_state(model: EncoderDecoder) -> dict[str, Tensor]:
     """Return a model's parameters and persistent buffers by name, each shared tensor once."""
     tensors: dict[int, tuple[str, Tensor]] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from annotated.plots.steps import check_settings, framed, json_in_script
-from annotated.translation.storage.model_folder import named_weights
+from annotated.translation.storage.model_folder import named_state
 from annotated.translation.tokenizers import SentencePieceTokenizer, normalize
 from annotated.translation.translator import Translator
 
@@ -42,7 +42,7 @@ def page_model(translator: Translator) -> dict[str, Any]:
         raise ValueError("the page's model needs one SentencePiece vocabulary for both languages")
     if translator.tokenized:
         raise ValueError("the page's model needs normal text; this one reads it lower-cased and tokenized")
-    tensors = {name: tensor.detach().cpu() for name, tensor in named_weights(translator.model).items()}
+    tensors = {name: tensor.detach().cpu() for name, tensor in named_state(translator.model).items()}
     packed = torch.cat([tensor.flatten() for tensor in tensors.values()]).half()
     if len(packed) > MOST:
         raise ValueError(f"the page's model has at most {MOST:,} parameters, not {len(packed):,}")
