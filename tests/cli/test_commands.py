@@ -157,7 +157,7 @@ def test_evaluating_a_split(run, capfd, monkeypatch):
 def test_a_model_is_scored_on_what_it_was_trained_for(run, tmp_path, capfd, monkeypatch):
     folder = tmp_path / "m"
     shutil.copytree(run, folder)
-    complains(["evaluate", "--model", folder], capfd, "'own'", "files: --src")
+    complains(["evaluate", "--model", folder], capfd, "text of your own", "--src")
     settings = read_json(folder / "training.json")
     write_json(folder / "training.json", {**settings, "src": None, "corpus": "grammar", "pair": "de-en"})
     asked = []
