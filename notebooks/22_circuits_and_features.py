@@ -556,7 +556,7 @@ test_four_parts(solution)
 
 # %% tags=["solution"]
 kept = {share: int((squeeze(share).norm(dim=1) > 0.8).sum()) for share in (0.7, 0.4, 0.15)}
-print(kept)
+print("kept:", *(f"≈{count} at {share}" for share, count in kept.items()))
 assert kept[0.7] <= kept[0.4] <= kept[0.15]
 assert kept[0.15] >= 4
 # The rarer the features, the more of them fit.
