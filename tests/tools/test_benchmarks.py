@@ -116,6 +116,7 @@ LONG = {
     "smoothing": None,
     "start_up": None,
     "variations": None,
+    "vocabulary": None,
 }
 
 
