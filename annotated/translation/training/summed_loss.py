@@ -83,9 +83,9 @@ def rdrop_cross_entropy(
         mean = (criterion(x, target) + criterion(y, target)) / 2
         return mean + rdrop_weight * symmetric_divergence(x, y)
 
-    real = target != padding_idx
+    counted = target != padding_idx
     loss = first.new_zeros(())
-    for one, other, tokens in zip(*(x[real].split(chunk) for x in (first, second, target)), strict=True):
+    for one, other, tokens in zip(*(x[counted].split(chunk) for x in (first, second, target)), strict=True):
         loss = loss + checkpoint(chunk_loss, one, other, weight, bias, tokens, use_reentrant=False)
     return loss
 
