@@ -81,6 +81,8 @@ def score_split(
     options = {name: value for name, value in asdict(search).items() if name != "n_best"}
     translations = translator.translate(text.src, **options, progress=progress)
     references = [normalize(line) for line in text.tgt]
+    if not measure(references, references).value:
+        warnings.warn("BLEU counts runs of four words, and no reference has four; go by chrF", stacklevel=2)
     language = corpus.tgt_language or ""
     older = (translations, references) if tokenized else None
     if not tokenized and moses_supports(language):

@@ -258,6 +258,18 @@ def test_bleu_is_refused_for_text_without_spaces(tmp_path, capfd):
     assert "BLEU counts words between spaces, which this text lacks" in capfd.readouterr().err
 
 
+def test_bleu_is_refused_where_no_target_has_four_words(tmp_path, capfd):
+    """It would be 0 of the best translations, too."""
+    path = tmp_path / "t.tsv"
+    path.write_text("".join(f"the cat {i}\tKatze {i}\n" for i in range(60)))
+    asked = ["train", "--src", path, *TINY, "--max-steps", "1", "--out"]
+    complains([*asked, tmp_path / "a", "--metric", "bleu"], capfd, "runs of four words", "such as chrf")
+    assert ends([*asked, tmp_path / "b", "--metric", "chrf"]) == 0
+    capfd.readouterr()
+    assert ends(["evaluate", "--model", tmp_path / "b", "--src", path, "--beam", "1"]) == 0
+    assert "BLEU counts runs of four words, and no reference has four; go by chrF" in capfd.readouterr().err
+
+
 def test_settings_are_chosen_for_own_text_and_kept_when_it_goes_on(cats, tmp_path, capfd):
     out = tmp_path / "o"
     asked = ["train", "--src", cats / "both.tsv", "--vocab", "320", "--minutes", "0.001", "--out", out]

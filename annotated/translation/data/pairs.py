@@ -197,8 +197,8 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
     numbers = np.fromiter((int.from_bytes(digest) for digest in digests), np.uint64, len(text))
     sources, source_of = np.unique(numbers, return_inverse=True)
     if len(sources) <= len(names):
-        wanted = " and ".join(("train", *names))
-        raise ValueError(f"{text.name}: {len(sources)} different source sentences are too few for {wanted}")
+        few = f"{len(sources)} different source sentences are too few for {' and '.join(('train', *names))}"
+        raise ValueError(f"{text.name}: {few}; give text to validate on, by --val-src")
     size = min(2000, max(1, len(sources) // 20))
     split_of = np.minimum(source_of // size, len(names))
     train = text.take(np.flatnonzero(split_of == len(names)), "train")

@@ -37,10 +37,14 @@ class Validation:
         bleu = partial(bleu_metric, "none" if text.tokenized else bleu_tokenizer(language))
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
         self.metric = makers[metric]()
-        references = (tokenizer.decode(row) for row in batches.pairs.tgt[:1000])
+        references = [tokenizer.decode(row) for row in batches.pairs.tgt[:1000]]
         if metric == "bleu" and bleu_tokenizer(language) == "13a" and lacks_spaces(references):
             advice = "name its language by --pair, or take another metric, such as chrf"
             raise ValueError(f"BLEU counts words between spaces, which the targets lack; {advice}")
+        if metric == "bleu" and self.metric and not self.metric(references, references).value:
+            raise ValueError(
+                "BLEU counts runs of four words, and no target has four; take another metric, such as chrf"
+            )
         self.max_extra = text.max_extra
 
     def share(self) -> list[Batch]:
