@@ -70,6 +70,12 @@ class Absent:
     def __fspath__(self) -> str:
         return type(self).__name__
 
+    def __format__(self, how: str) -> str:
+        return ""
+
+    def __len__(self) -> int:
+        return 0
+
     def __enter__(self) -> Any:
         return self
 
@@ -94,10 +100,14 @@ class Kinds(type):
 
 
 class Kind(metaclass=Kinds):
-    """What `type` is to a graded file: it tells a class, and makes none, nor tells the class of one."""
+    """What `type` is to a graded file: it tells a class, unless a class of this package or of classes."""
 
     def __new__(cls, x: object) -> Any:
-        return Kind if isinstance(x, type) else type(x)
+        return Kind if isinstance(x, type) or of_grader(type(x)) else type(x)
+
+
+def of_grader(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "annotated" and kind not in (Kind, Enum)
 
 
 class Members(enum.EnumMeta):

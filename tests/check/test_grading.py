@@ -153,7 +153,13 @@ REACHES = {
     "memory": "torch.zeros(1).untyped_storage()",
     "file": "torch.zeros(1).numpy().tofile('x')",
     "pointers": "torch.zeros(1).numpy().ctypes",
-    "write": "open('x', 'w')",
+    "class of a copy": "type(torch)('os', {})",
+    "its class": "torch.__class__",
+    "buffers": "nn.Linear(1, 1).get_buffer('x')",
+    "globals in a list": "nn.RNNBase.all_weights.fget(f)",
+    "arrays": "import numpy as np\nclass X:\n    def __init__(self): self.__dict__[name('array_interface')] = {}\nX()",
+    "looked up": "class X:\n    def __getattr__(self, key): return {'data': (1, 1)}\nX().__array_interface__",
+    "module's": "def __getattr__(name): return 1",
     "outside": "open('/etc/passwd')",
     "ours": "import annotated",
     "of ours": "from annotated.check import LAWS",
@@ -174,6 +180,9 @@ DOES_NOTHING = {
     "inspect": "from inspect import currentframe\nfor x in [currentframe()]: x.f_back.f_globals['LAWS'] = []",
     "gc": "import gc\nfor x in gc.get_objects(): x.clear()",
     "mock": "from unittest import mock\nimport torch\nmock.patch('torch.allclose', return_value=True).start()",
+    "asked by C": "class X:\n    def __getattr__(self, key): return {'data': (1, 1), 'shape': (1,), 'typestr': '|O8'}\n"
+    "import numpy as np\nassert np.asarray(X()).dtype == object",
+    "write": "open('made', 'w').write('x')",
     "copies": "import torch, json, math\ntorch.allclose = json.dumps = math.sqrt = lambda *a: True",
     "hooks": "from torch.nn.modules.module import register_module_forward_hook as r\nr(lambda *a: 1)",
     "modes": "from torch.overrides import TorchFunctionMode\nTorchFunctionMode()",
@@ -218,6 +227,8 @@ warnings.filterwarnings("ignore")
 logger = logging.getLogger(__name__)
 os.makedirs("runs", exist_ok=True)
 DATA = Path("data") / "train.txt"
+STEPS = int(os.environ.get("STEPS", 3))
+print(f"{time.time() - torch.cuda.memory_allocated():.1f}" if STEPS > 3 else len(DATA))
 RUNS = os.path.join(os.getcwd(), os.pardir, "runs")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(0), random.seed(0), np.random.seed(0)
@@ -319,6 +330,7 @@ if __name__ == "__main__":
     args = argparse.ArgumentParser().parse_args()
     for batch in tqdm(DataLoader([])):
         torch.save(batch, "x.pt")
+        print(batch.__globals__, __spec__)
 """
 
 
