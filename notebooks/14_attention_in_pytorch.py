@@ -8,7 +8,7 @@
 # [15_going_fast](15_going_fast.ipynb) · You can read this lesson right after
 # [06_the_full_model](06_the_full_model.ipynb)
 #
-# *42 minutes to read, half a minute to run.*
+# *41 minutes to read, half a minute to run.*
 #
 # - **Before:** you have written attention ([02](02_attention.ipynb)), heads
 #   ([03](03_multi_head_attention.ipynb)) and the whole model ([06](06_the_full_model.ipynb)).
@@ -50,8 +50,8 @@ if not any(distributions(name="annotated-transformer")):
 #
 # Equation 1 took us a dozen lines in [02](02_attention.ipynb). Since 2023, PyTorch has offered it as one
 # function, `F.scaled_dot_product_attention`. Most models that are written in PyTorch call it, unless they
-# bring a kernel of their own. We give both functions the same queries, keys and values: two sentences, four
-# heads, six words, eight numbers.
+# bring a *kernel* of their own, a program written for one kind of hardware. We give both functions the same
+# queries, keys and values: two sentences, four heads, six words, eight numbers.
 
 # %%
 import torch
@@ -71,8 +71,9 @@ print("same shape:", theirs.shape == ours.shape, "  same numbers:", bool((theirs
 torch.testing.assert_close(theirs, ours)
 
 # %% [markdown]
-# The call divides by √d_k itself. A boolean `attn_mask` means what it means in this package: **`True` is a
-# key that the query may look at**. A query that may look at nothing receives zeros, as with ours.
+# The call divides by √d_k itself. A boolean `attn_mask` means what it means in `annotated`, the package of
+# these lessons: **`True` is a key that the query may look at**. A query that may look at nothing receives
+# zeros, as with ours.
 #
 # Two things are different. The call returns no weights, so you cannot draw where a model looks, as
 # [13](13_reading_attention.ipynb) does. And its `dropout_p` is a plain argument. A module knows whether it is
@@ -155,7 +156,8 @@ assert largest_tensor(lambda: with_backend(SDPBackend.FLASH_ATTENTION, *long)) <
 
 # %% [markdown]
 # The table of scores alone is 4 · 2,048 · 2,048 numbers of four bytes, or 67 MB. It would be four times as
-# large for a text of twice the length. The fused backend needs a small fraction of that.
+# large for a text of twice the length. `FLASH_ATTENTION` needs a small fraction of that. It is a *fused*
+# kernel: one program does the work of several calls, and what passes between them is never stored.
 #
 # What if no backend can do what you ask? Then `sdpa_kernel` raises an error instead of falling back. That is
 # useful: when you have bought a GPU for FlashAttention, you want to know that it is used.
@@ -248,12 +250,14 @@ ax.margins(y=0.15)
 plt.show()
 
 # %% [markdown]
-# *Figure 1. One query. Each bar is a key: its width is the weight, and it ends at the key's $dP$. The black
-# line is the mean of $dP$ by these weights. The area between line and end is the gradient of the score:
+# *Figure 1. One query. Each bar is a key: its width is the weight $P$, and it ends at the key's $dP$. The
+# black line is the mean of $dP$ by these weights. The area between line and end is the gradient of the score:
 # positive above the line (orange), negative below (blue).*
 #
-# A key without weight has no area. And if one key has all the weight, the line is at its height. So when the
-# softmax is saturated, no score gets a gradient, and dividing by $\sqrt{d_k}$ is there to prevent it.
+# The area is $P$ times the distance of $dP$ from the line. A key without weight has none, because its bar has
+# no width. And if one key has all the weight, the line, a mean by these weights, is at that key's $dP$, and
+# the distance is 0. So when the softmax is saturated, no score gets a gradient, and dividing by $\sqrt{d_k}$
+# is there to prevent it.
 #
 # The code also shows how **FlashAttention** (Dao et al., 2022) goes back. It never stored the table $P$. The
 # fused kernel keeps only *one* number for each query beside the output: the logarithm of the sum of the
@@ -304,7 +308,7 @@ torch.testing.assert_close(result, F.scaled_dot_product_attention(q, k, v, is_ca
 # %% tags=["figure-causal-corners", "scaffold"]
 from annotated.plots import plot_mask
 
-words = ["a", "cat", "runs", "and", "a", "dog"]
+words = ["the", "cat", "and", "a", "small", "dog"]
 figure, both = plt.subplots(2, 1, figsize=(6.4, 4.6))
 titles = (
     "is_causal=True: the triangle starts at the upper left",
@@ -317,8 +321,9 @@ both[0].set_xlabel("")
 plt.show()
 
 # %% [markdown]
-# *Figure 2. Two new tokens, "a" and "dog", after four that are in the cache. Above, "dog" may look at "a" and
-# "cat" only. Below, each new token sees itself and everything before it.*
+# *Figure 2. The same with four tokens in the cache and two new ones, "small" and "dog". Above, "small" may
+# look at the first token only, and "dog" at the first two. Below, each new token sees itself and everything
+# before it.*
 #
 # The test that finds this mistake needs no training: decode one token with the cache, compute the whole
 # sentence without it, and compare the last row. Exactly this test guards our own cache.
@@ -327,7 +332,7 @@ plt.show()
 # `causal_lower_right`, or no mask at all if there is only one query.
 
 # %% [markdown]
-# ## Fewer keys than queries
+# ## Fewer heads of keys than of queries
 #
 # In the paper, every head has its own keys and values, and a cache has to hold all of them. Many models of
 # today let several heads of queries share one head of keys and values. This is *grouped-query attention*
@@ -356,8 +361,8 @@ one = F.scaled_dot_product_attention(q, k[:, :1], v[:, :1])
 torch.testing.assert_close(one, F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True))
 
 # %% [markdown]
-# Neighbors share: heads 0 and 1 use the first head of keys. A checkpoint whose heads were grouped the other
-# way would load without complaint and give wrong answers.
+# Neighbors share: heads 0 and 1 use the first head of keys. A *checkpoint*, the file of a trained model's
+# weights, whose heads were grouped the other way would load without complaint and give wrong answers.
 #
 # **Remember:** `enable_gqa` repeats each head of keys for *neighboring* heads of queries.
 
@@ -507,15 +512,23 @@ empty = heads(x, x, x, key_padding_mask=padding, need_weights=False)[0][0, 0]
 torch.testing.assert_close(empty, heads.out_proj.bias)
 with torch.no_grad():
     assert heads(x, x, x, key_padding_mask=padding, need_weights=False)[0][0].isnan().all()
+heads.train()
+for needed in (True, False):
+    first = heads(x, x, x, key_padding_mask=padding, need_weights=needed)[0]
+    assert first[0].isnan().all() == needed
+    (gradient,) = torch.autograd.grad(first[1].sum(), heads.in_proj_bias)
+    assert gradient.isnan().any() == needed  # in the gradients, too
+heads.eval()
 each = heads(x, x, x, average_attn_weights=False)[1]
 assert each.shape == (2, 4, 5, 5)
 torch.testing.assert_close(heads(x, x, x)[1], each.mean(dim=1))
 
 # %% [markdown]
 # It does. When the weights are wanted, the module takes a path of its own and returns NaN for the empty
-# sentence. Otherwise it calls `scaled_dot_product_attention`, whose zeros leave only the bias of $W^O$, here
-# 0. And in `eval()` without gradients it takes a third path, which returns NaN again: an empty sentence is
-# harmless in training and harmful in use. Keep such sentences out of your batches.
+# sentence, in training as well. Otherwise it calls `scaled_dot_product_attention`, whose zeros leave only the
+# bias of $W^O$, here 0. And in `eval()` without gradients it takes a third path, which returns NaN again. So
+# an empty sentence is harmless in training only with `need_weights=False`, which `nn.Transformer` passes, and
+# it is harmful in use. Keep such sentences out of your batches.
 #
 # Note the shape of the weights, too: they are the *mean* over the four heads. To see each head, pass
 # `average_attn_weights=False`.
@@ -678,11 +691,11 @@ assert once > 0.02
 # ## Is it the paper's model?
 #
 # Almost. The encoder and the decoder each end in one more layer norm. And one number, `dropout`, sets the
-# rate in three places. The paper names dropout on the output of each sub-layer, and on the sums of embeddings
-# and positions (section 5.4). Dropout inside the feed-forward network is not in its text, and dropout of
-# attention appears only in half a sentence on parsing (section 6.3). The authors' library has both, but its
-# first set for the base model (`transformer_base_v1`, with the paper's warm-up of 4,000) leaves them at 0;
-# the next one, which is pre-norm, sets them to 0.1.
+# rate in three places: on the output of each sub-layer, inside the feed-forward network, and on the weights
+# of attention. The paper's recipe has the first alone (section 5.4; its other dropout, on the sums of
+# embeddings and positions, is left to you). Dropout of attention appears only in half a sentence on parsing
+# (section 6.3). The authors' library has all three, and its first settings for the base model
+# (`transformer_base_v1`) leave the other two at 0.
 #
 # Is everything else the same as ours? We copy the weights and compare. PyTorch keeps $W^Q$, $W^K$ and $W^V$
 # of all heads in one matrix, `in_proj_weight`; the other weights differ only in their names. The package's

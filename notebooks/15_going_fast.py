@@ -47,8 +47,9 @@ if not any(distributions(name="annotated-transformer")):
 # ## Ask the profiler
 #
 # Here is one training step of a small model. The step reads 40 sentences, and the model's vocabulary has
-# 6,000 tokens. We don't have to guess where the time goes: PyTorch's *profiler* records every call and
-# how long it took. We ask it what share of the time goes to matrix products.
+# 6,000 tokens; one table serves as both embeddings and as the output map (`tied_embeddings="all"`). We don't
+# have to guess where the time goes: PyTorch's *profiler* records every call and how long it took. We ask it
+# what share of the time goes to matrix products.
 
 # %%
 import os
@@ -140,10 +141,11 @@ assert calls > 500
 # $$6 \cdot \text{weights} \cdot \text{tokens}$$
 #
 # operations. The rule leaves out the products inside the attention function, which are small for short
-# sentences. PyTorch can count all operations without computing anything. On the device `meta`, a tensor
-# has a shape but no content. We take the base model and a batch as large as the paper's, 25,000 tokens on
-# each side. Each weight matrix meets either the source tokens or the target tokens, so we count 25,000
-# and not 50,000.
+# sentences. PyTorch can count all operations without computing anything. On the device `meta`, a tensor has a
+# shape but no content. We take the base model and a batch as large as the paper's: 25,000 tokens on each
+# side, for all eight GPUs (NVIDIA P100) together. Each weight matrix meets either the source tokens or the
+# target tokens, so we count 25,000 and not 50,000. That holds for the shared table of embeddings, too:
+# looking up a row is no product, and as the output map the table meets the target tokens.
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
@@ -413,9 +415,9 @@ assert tables[1] / tables[0] > 3.2
 #
 # Back to our training step. Its attention is fused already, which saves no time for sentences of some 20
 # tokens. Its loss and its Adam are not fused. Our loss builds a table of smoothed targets, with an entry for
-# each token and each word of the vocabulary. PyTorch's own loss needs no such table. (It reports another
-# number: it gives a part of the smoothing to the right word, too, and does not subtract the least possible
-# loss, as ours does, [08](08_training_recipe.ipynb).) PyTorch's fused Adam updates all weights in one call.
+# each token and each word of the vocabulary. PyTorch's own loss needs no such table. (It also smooths a
+# little differently, so it reports another number: [08](08_training_recipe.ipynb).) PyTorch's fused Adam
+# updates all weights in one call.
 #
 # **Before you run this:** what share of the time will the matrix products take now?
 
@@ -448,7 +450,8 @@ assert fused_calls < calls
 # `torch.compile` looks for such fusions by itself, and on a GPU it is usually worth a try. Measure it before
 # you believe in it. In our record of a training run on a processor, with batches of all lengths, the first
 # two updates of a model of width 128 took three minutes, because PyTorch was compiling. From the 31st update
-# on, the compiled step took 1.2 to 1.4 seconds, and the plain one 0.8 to 0.9.
+# on, the compiled step took 1.2 to 1.4 seconds, and the plain one 0.8 to 0.9. We have not looked for the
+# reason.
 #
 # **Remember:** fused calls make fewer trips to memory. FlashAttention goes through the keys block by block
 # with a running softmax, so the table of scores never exists.
@@ -493,10 +496,10 @@ assert torch.tensor(1e-8, dtype=torch.float16).item() == 0
 # For each matrix product, the two factors are rounded to bfloat16, and the sums are computed in float32. In
 # this package, the option is `--precision bf16`.
 #
-# A finished model often needs no more than 8 bits. **Quantization** stores each row of a weight matrix as
-# whole numbers, with one scale for the row. For 8 bits they go from −127 to 127, for 4 bits from −7 to 7.
-# With so few values, one scale for a whole row is coarse, so formats of 4 bits have a scale for each *group*
-# of, say, 16 weights.
+# A finished model often needs no more than 8 bits. **Quantization** stores each row of a weight matrix, the
+# weights of one output, as whole numbers with one scale for the row. For 8 bits they go from −127 to 127, for
+# 4 bits from −7 to 7. With so few values, one scale for a whole row is coarse, so formats of 4 bits have a
+# scale for each *group* of, say, 16 weights.
 #
 # **Before you run this:** twelve captions are translated with weights of 8 bits, of 4 bits, and of 4 bits in
 # groups. How many of the translations will be the same as without rounding?
@@ -538,8 +541,9 @@ assert rounding["8 bits"] < 0.02 < 0.05 < rounding["4 bits, groups of 16"] < rou
 # luck. A finished model can be rounded better still than each weight to its nearest value. **GPTQ** (Frantar
 # et al., 2022) rounds a matrix one column after another, and changes the columns that are still exact so that
 # they make up for the error in the layer's *output*, on some sample text. **AWQ** (Lin et al., 2023) sees in
-# such a sample which few entries of the input are large, and multiplies their weights by a number before it
-# rounds them, so that they are rounded more finely; the input is divided by the same number.
+# such a sample which few entries of the input are large. It multiplies the weights that they meet by a number
+# before it rounds, and divides the entries by it. The largest weight of a group, and with it the scale,
+# hardly changes by this, so these few weights become larger whole numbers, and their rounding matters less.
 #
 # **Remember:** matrix products work in 16 bits, sums need 32, and a finished model often needs only 8 or 4,
 # with a scale for every few weights.
@@ -548,14 +552,17 @@ assert rounding["8 bits"] < 0.02 < 0.05 < rounding["4 bits, groups of 16"] < rou
 # ## Rounding the other factor, too
 #
 # With the weights alone in 8 or 4 bits, there is less to fetch. That is enough when one row at a time is
-# decoded. To *multiply* in 8 bits, the activations have to be rounded as well, and they are less well
-# behaved. In large language models, a few entries, always the same ones, are many times larger than the rest
-# (Dettmers et al., 2022). With one scale for all, everything else is rounded to nothing.
+# decoded. To *multiply* in 8 bits, the *activations*, the numbers that pass from layer to layer, have to be
+# rounded as well, and they are less well behaved. In large language models, a few entries, always the same
+# ones, are many times larger than the rest (Dettmers et al., 2022). With one scale for all, everything else
+# is rounded to nothing.
 #
 # **SmoothQuant** (Xiao et al., 2022) moves the difficulty to where it does less harm. Divide entry $j$ of
-# every input by a number $s_j$, and multiply row $j$ of the weights by it: the product is the same. With
-# $s_j = \sqrt{\max |x_j| / \max |w_j|}$, the two share the difficulty, and the division can be done once and
-# for all in the gain of the norm before.
+# every input by a number $s_j$, and multiply the weights that this entry meets by the same number: the
+# product does not change. With $s_j = \sqrt{\max |x_j| / \max |w_j|}$, where $w_j$ are these weights, the two
+# share the difficulty. The division can be done once and for all in the norm before, whose learned gain
+# multiplies each entry anyway. (In the code below, the product is `x @ w`, so the weights of entry $j$ are
+# *row* $j$ of `w`, and the weights of one output are a column.)
 #
 # **Before you run this:** one of 64 entries is 60 times as large as the others. How much of what the other 63
 # contribute is lost in 8 bits, without and with this?
@@ -585,9 +592,9 @@ torch.testing.assert_close((x / s) @ (s.unsqueeze(1) * w), x @ w, atol=1e-3, rto
 assert lost["smoothed"] < 0.08 < 0.4 < lost["as it is"]
 
 # %% [markdown]
-# The cache can be rounded, too. In keys the large entries also stay in the same places, so KIVI (Liu et al.,
-# 2024) gives each entry of the keys a scale for many tokens, and each token's values a scale of their own. It
-# reports almost the same quality with 2 bits.
+# The cache can be rounded, too. In keys the large entries also stay in the same places. So KIVI (Liu et al.,
+# 2024) gives each column of $K$, one entry over many tokens, a scale of its own; in $V$, each row, one token,
+# has one. It reports almost the same quality with 2 bits.
 #
 # Another answer to large entries is *floating-point* numbers of 8 bits. `float8_e4m3fn` has four bits for the
 # exponent and three for the digits, so its steps are fine near zero and coarse far from it:
@@ -606,15 +613,13 @@ assert ((floating - row).abs() / row).max() < 0.07
 # %% [markdown]
 # The price is precision: with three digits after the leading one, in base two, the error can be as large as
 # 6%. Processors like ours have no arithmetic in float8; GPUs of the H100's generation and later do, and newer
-# ones also multiply 4-bit floating-point numbers, with a scale for every 16 or 32 of them (NVFP4, MXFP4).
-# Even *training* works so, with much care for the scales: DeepSeek-V3 (2024) was trained with most of its
-# products in float8, and NVIDIA (2025) trained a model of 12 billion weights on 10 trillion tokens in NVFP4,
-# and reports 62.58% on the test MMLU-Pro, where float8 had 62.62%.
+# ones also multiply 4-bit floating-point numbers, with a scale for every 16 or 32 of them. Even *training*
+# works so, with much care for the scales: most products of DeepSeek-V3 (2024) were made in float8.
 #
-# The engine CTranslate2 rounds both factors to whole numbers of 8 bits. We recorded what this does to the
-# BLEU of three models on one processor. With its instructions for 8-bit products (VNNI), BLEU changed by less
-# than 0.3 points. When the same processor was restricted to older instructions (AVX2), where intermediate
-# sums can overflow, one of the models lost about one point. So measure the quality where you will translate.
+# How much quality is lost can depend on the processor, too. We recorded the BLEU of three models in the
+# engine CTranslate2, which rounds both factors to 8 bits. It changed by less than 0.3 points with the
+# processor's instructions for such products. With older instructions, where intermediate sums can overflow,
+# one model lost about a point. So measure the quality where you will translate.
 #
 # **Remember:** large entries spoil the scale of their neighbors. Give each its own scale, move the
 # difficulty to the weights, or use numbers with an exponent.
@@ -639,8 +644,8 @@ assert sorted(changes["AVX2"])[0] < -1 < -0.3 < sorted(changes["AVX2"])[2]
 # must fall to nearly 0. If it does not, the mistake is in the program and not in the data.
 #
 # **Before you run this:** PyTorch's `cross_entropy` expects scores and does the softmax itself. We give it
-# probabilities instead, a common mistake. The loss begins near $\ln V = 6.2$, as it should. What happens
-# then?
+# probabilities instead, a common mistake. The first loss is $\ln V = 6.2$, so check 1 finds nothing. What
+# happens then?
 
 
 # %%

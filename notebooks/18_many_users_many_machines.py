@@ -116,7 +116,8 @@ plt.show()
 # *Figure 1. What the traffic from memory allows. A second user is almost free. With 15 users, half of the
 # traffic is caches, and more users hardly raise the number of tokens.*
 #
-# A smaller cache therefore helps twice: more users fit, and each costs less to fetch.
+# From one user to 59, the number of tokens per second grows about 13 times, and not 59 times. A smaller cache
+# therefore helps twice: more users fit, and each costs less to fetch.
 #
 # **Remember:** weights are shared by all users. Caches are not, neither in memory nor in traffic.
 
@@ -463,8 +464,8 @@ torch.testing.assert_close(divided_last, wanted)
 #
 # Data parallelism keeps everything on every GPU. In training with Adam and mixed precision, that is more than
 # the weights: two bytes for each weight in 16 bits, two for its gradient, and twelve for what the optimizer
-# keeps in float32, which is the weight itself and Adam's two means. Rajbhandari et al. (2020) counted these
-# 16 bytes and asked why every GPU should hold the same ones.
+# keeps in float32, which is the weight itself and Adam's two means, of the gradient and of its square.
+# Rajbhandari et al. (2020) counted these 16 bytes and asked why every GPU should hold the same ones.
 #
 # In **sharded data parallelism** (ZeRO; in PyTorch `fully_shard`), each GPU keeps only its share of all 16
 # bytes. Before a layer is computed, the GPUs collect its weights from each other (*all-gather*), and forget
@@ -477,9 +478,12 @@ for name, weights in (("base model, 2017", 63e6), ("8 billion", 8e9), ("70 billi
     print(f"{name:17} {whole:7,.0f} GB on each GPU, or {whole / 64:6.2f} GB on each of 64 GPUs")
 
 # %% [markdown]
-# The price is traffic: in every step, the weights have to travel twice, and not only the gradients, which
-# makes 1.5 times the traffic of data parallelism. If a layer takes longer to compute than the next layer
-# takes to arrive, the traffic hides behind the arithmetic.
+# The price is traffic. An all-reduce is itself made of two parts: a reduce-scatter, after which each GPU has
+# its share of the sum, and an all-gather, which gives every GPU all shares. So data parallelism sends as much
+# as two passes of the gradients. With sharding, the weights are gathered twice, for the forward and for the
+# backward pass, and the gradients are scattered once. That makes three passes instead of two, or 1.5 times
+# the traffic. If a layer takes longer to compute than the next layer takes to arrive, the traffic hides
+# behind the arithmetic.
 #
 # **Remember:** sharding keeps a part of weights, gradients and Adam's means on each GPU, and fetches a
 # layer's weights when it needs them.
@@ -489,15 +493,14 @@ for name, weights in (("base model, 2017", 63e6), ("8 billion", 8e9), ("70 billi
 #
 # The 16 bytes are not all. The backward pass needs numbers that the forward pass computed, such as the inputs
 # of each matrix product, and these grow with the *tokens*. How many are they? We ask a pre-norm layer with
-# the paper's proportions, whose fused attention keeps no table of weights.
+# the paper's proportions, whose fused attention ([15](15_going_fast.ipynb)) keeps no table of attention
+# weights. The folded function `numbers_kept` counts what autograd keeps.
 #
 # The remedy is **recomputation** (activation checkpointing): keep only the input of each layer, and run the
 # layer forward once more when the backward pass gets there.
 
-# %%
-from torch.utils.checkpoint import checkpoint
 
-
+# %% tags=["scaffold"]
 def numbers_kept(run, layer, d_model=256, tokens=128):
     """How many numbers autograd keeps, as a multiple of d_model for each token."""
     weights = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
@@ -512,6 +515,9 @@ def numbers_kept(run, layer, d_model=256, tokens=128):
         run(torch.randn(1, tokens, d_model, requires_grad=True))
     return sum(held.values()) / tokens / d_model
 
+
+# %%
+from torch.utils.checkpoint import checkpoint
 
 layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, batch_first=True, norm_first=True)
 everything = numbers_kept(layer, layer)
@@ -532,7 +538,7 @@ assert inputs_only == 1
 # attention's output (1), and the hidden numbers of the network (4). The price of recomputation is one more
 # forward pass, two operations for each weight and token. So a step takes 8 instead of the 6 of
 # [15](15_going_fast.ipynb), a third more. In practice one recomputes only what is large and cheap to compute.
-# FlashAttention does that with the weights ([14](14_attention_in_pytorch.ipynb)).
+# FlashAttention does that with the attention weights ([14](14_attention_in_pytorch.ipynb)).
 #
 # **Remember:** weights cost 16 bytes each, and activations about $12\, d_{model}$ numbers for each token and
 # layer. Recomputation keeps one twelfth, for a third more arithmetic.
@@ -619,12 +625,14 @@ assert [3 / (m + 3) for m in (1, 8)] == [0.75, 3 / 11]
 # parallelism**). Norms, networks and all four projections treat each token by itself, so they need nothing
 # from elsewhere. Only attention does: a query must meet all earlier keys. In *ring attention* (Liu et al.,
 # 2023), the pieces of keys and values travel around a ring of GPUs, and each GPU combines what passes by with
-# the running softmax ([15](15_going_fast.ipynb), exercise 2). The alternative is to trade: before attention,
-# each GPU gives away its tokens of most heads, and gets *all* tokens of a few heads (Jacobs et al., 2023).
+# the running softmax ([15](15_going_fast.ipynb), exercise 2). The alternative is to trade. Before attention,
+# each of eight GPUs holds all heads of an eighth of the tokens; after the trade, it holds all tokens of an
+# eighth of the heads (Jacobs et al., 2023).
 #
-# If a layer is a mixture of *experts* ([19](19_a_model_of_today.ipynb)), each GPU can hold some of the
-# experts (**expert parallelism**). The tokens travel: each vector is sent to the GPUs of its experts, and the
-# results are sent back, so that every GPU sends something to every other (*all-to-all*), twice a layer.
+# A *mixture of experts* ([19](19_a_model_of_today.ipynb)) has many networks, the *experts*, in the place of
+# one, and a *router* that chooses a few of them for each token. Each GPU can hold some of the experts
+# (**expert parallelism**). The tokens travel: each vector is sent to the GPUs of its experts, and the results
+# are sent back, so that every GPU sends something to every other (*all-to-all*), twice a layer.
 #
 # **Before you run this:** 131,072 tokens are spread over eight GPUs. What sends more in a layer: the ring, or
 # tensor parallelism?
@@ -632,7 +640,7 @@ assert [3 / (m + 3) for m in (1, 8)] == [0.75, 3 / 11]
 # %%
 tokens, gpus, width = 131_072, 8, 4096  # the sizes of Llama 3 8B, two bytes a number
 ring = (gpus - 1) * tokens // gpus * 2 * key_heads * d_k * bytes_each  # seven pieces pass through each GPU
-tensor = 2 * 2 * (gpus - 1) * tokens * width * bytes_each // gpus  # two sums; each sends 2 (n - 1)/n of it
+tensor = 2 * 2 * (gpus - 1) * tokens * width * bytes_each // gpus  # two all-reduces of two passes
 print(f"each GPU sends in a layer: ring {ring / 1e6:,.0f} MB, tensor parallelism {tensor / 1e6:,.0f} MB")
 expert = 2 * 8 * 7168 * bytes_each  # DeepSeek-V3: to 8 experts and back, vectors of 7,168 numbers
 print(f"DeepSeek-V3: {expert / 1e3:.0f} KB a token and layer, {58 * expert / 1e6:.0f} MB in 58 such layers")
@@ -654,8 +662,8 @@ assert expert == 229_376
 #
 # | | what is split | what is sent in a step | its price |
 # |---|---|---|---|
-# | data | the batch | all gradients | every GPU holds everything |
-# | sharded | batch, weights, gradients, Adam's means | weights twice, gradients | 1.5 times the traffic |
+# | data | the batch | all gradients, twice | every GPU holds everything |
+# | sharded | batch, weights, gradients, Adam's means | weights twice, gradients once | 1.5 times that |
 # | tensor | each matrix | two sums of vectors a layer, forward | needs fast connections |
 # | pipeline | the stack of layers | one vector a token between neighbors | idle GPUs at both ends |
 # | context | the text | keys and values, around a ring | every GPU holds all weights |

@@ -13,7 +13,8 @@
 # - **Before:** you know RMSNorm, rotary positions, grouped queries and SwiGLU ([17](17_since_2017.ipynb)) and
 #   PyTorch's attention ([14](14_attention_in_pytorch.ipynb)).
 # - **After:** you can open the code of most open models and name nearly every line: what it is, what it
-#   replaced, and which problem it solves. You can say how models read long texts, and what that costs.
+#   replaced, and which problem it solves (a table of the names is in the last section). You can say how
+#   models read long texts, and what that costs.
 #
 # "The paper" is *Attention Is All You Need* (Vaswani et al., 2017). Nothing is trained here. What we say
 # about a model's code is based on version 5.23 of the library `transformers`, read in November 2026; such
@@ -169,13 +170,13 @@ if find_spec("transformers"):
 
 # %% [markdown]
 # They agree. So these sixty lines are the model of Llama 1 to 3.0, apart from its sizes, its rotary base and
-# its norms' epsilon. Llama 3.1 also squeezes the slow pairs, as the next section explains. Now we build the
-# model with the sizes of Llama 3 8B (Grattafiori et al., 2024). We do so on the device `meta`, where a tensor
-# has a shape but no content.
+# its norms' epsilon. Llama 3.1 also changes the angles of the slow pairs, as the next section explains. The
+# next folded cell builds the model with the sizes of Llama 3 8B (Grattafiori et al., 2024), on the device
+# `meta`, where a tensor has a shape but no content, and counts its weights.
 #
 # **Before you run this:** which has more weights, attention or the networks?
 
-# %%
+# %% tags=["scaffold"]
 with torch.device("meta"):
     large = Llama(vocab=128_256, layers=32, d_model=4096, heads=32, key_heads=8, d_ff=14_336)
 count = {"attention": 0, "network": 0, "embeddings": 0, "norms": 0}
@@ -199,13 +200,16 @@ assert count["network"] > 4 * count["attention"]
 # A model with rotary positions fails soon after the length that it was trained on. Why? Each pair of a head
 # turns at its own speed, $\text{base}^{-2i/d_k}$ per position, and the slowest pair turns once around in
 # 54,410 positions (base 10,000, $d_k = 128$). After a training on 4,096 positions, the model has seen this
-# pair at a thirteenth of its angles. Beyond, it meets angles that no training has shown it. So for long
-# texts, either train on long texts, with pairs that are slow enough, or squeeze the positions into the angles
-# that the model knows.
+# pair at a thirteenth of its angles. Beyond, it meets angles that no training has shown it. So there are two
+# ways to long texts: train on long texts, or squeeze the positions of a long text into the angles that the
+# model knows.
 #
-# A larger base makes the slow pairs slower. That has a second use. When a query and a key are *far* from each
-# other, their score should not depend much on the exact distance. Figure 1 shows the mean score of a query
-# with a copy of itself, as a function of the distance.
+# Whoever trains on long texts usually takes a larger base, too, which makes the slow pairs slower. By itself
+# it shows the model no new angles; on the contrary, each slow pair passes through a smaller part of its
+# circle. But it helps a long training in two ways. A pair that has turned around once gives a far token the
+# same angle as a near one, so some pairs should not get around within the text. And when a query and a key
+# are *far* from each other, their score should not depend much on the exact distance. Figure 1 shows the mean
+# score of a query with a copy of itself, as a function of the distance.
 
 # %% tags=["figure-rotary-score", "scaffold"]
 import matplotlib.pyplot as plt
@@ -246,11 +250,10 @@ torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
 # positions and is to read 16,384, divide all positions by four (*position interpolation*; Chen et al., 2023).
 # This blurs neighbors, which the fast pairs have to tell apart. **YaRN** (Peng et al., 2023) therefore leaves
 # the fast pairs alone and squeezes only the slow ones, whose full turn is longer than the texts of the
-# training. (The transition between the two is gradual, and the scores become slightly sharper.) Both methods
-# work best with a little further training.
+# training. Both methods work best with a little further training.
 #
-# **Remember:** beyond its training, a model meets angles that it has never seen. A larger base or squeezed
-# positions make the slow pairs slower.
+# **Remember:** beyond its training, a model meets angles that it has never seen. So train it on long texts,
+# with a larger base, or squeeze the positions.
 
 # %% [markdown]
 # ## Attention that reads less: sliding windows
@@ -260,10 +263,10 @@ torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
 # older? No: the token that it looks at has itself looked at the $w$ tokens before.
 #
 # **Before you run this:** four layers have a window of 5, counting the token itself. From how far back can
-# the last token be influenced?
+# the last token be influenced? The folded function `reach` finds it with a gradient.
 
 
-# %%
+# %% tags=["scaffold"]
 def reach(layers, window, length=40):
     """How many tokens back the last position depends on, in a stack of windowed means."""
     x = torch.ones(length, 1, requires_grad=True)
@@ -276,6 +279,7 @@ def reach(layers, window, length=40):
     return length - 1 - x.grad.flatten().nonzero().min().item()
 
 
+# %%
 for layers in (1, 2, 4):
     print(f"{layers} layers with a window of 5: {reach(layers, 5)} tokens back")
 
@@ -306,10 +310,14 @@ plt.show()
 # share of $1/5^4$, or 0.16%. So models mix: in the code of Gemma 3, five layers with a window are followed by
 # one that reads everything, and gpt-oss alternates a window of 128 with full attention.
 #
-# **Sparse attention** chooses instead. In the code of DeepSeek-V3.2 and GLM-5, a small *indexer* gives every
-# earlier token a score, with narrow heads and no softmax, and attention then reads the 2,048 tokens with the
-# best scores, wherever they are. That saves most of the arithmetic for long texts. The cache stays whole,
+# **Sparse attention** chooses instead. In the code of DeepSeek-V3.2 and GLM-5, a small *indexer*, itself a
+# cheap kind of attention, gives every earlier token a score, and attention then reads the 2,048 tokens with
+# the best scores, wherever they are. That saves most of the arithmetic for long texts. The cache stays whole,
 # because nobody knows what a later query will choose.
+#
+# In our race of small language models ([17](17_since_2017.ipynb)), a window of four tokens in both layers
+# changed the loss by −0.03 ± 0.07 nats: no loss that we can see, on sentences of ten tokens, which are easy
+# for windows.
 #
 # **Remember:** a window bounds the cache, and stacked windows pass on little from far away. A few full
 # layers, or an indexer that picks what to read, do the rest.
@@ -325,8 +333,8 @@ plt.show()
 # = \frac{q_t S_t}{q_t \cdot z_t}, \qquad S_t = S_{t-1} + k_t^\top v_t, \qquad z_t = z_{t-1} + k_t$$
 #
 # and the sum is a matrix $S$ of $d_k \times d_v$ numbers, to which every token adds one product. So the same
-# layer can be computed as attention with a triangle, all tokens at once, or as a *recurrent network* with one
-# step for each token.
+# layer can be computed as attention with a triangle, all tokens at once, or as a *recurrent network*, which
+# carries a state from token to token.
 
 # %%
 _ = torch.manual_seed(0)
@@ -394,19 +402,16 @@ assert at["state of 16 × 16"][64] < at["state of 32 × 32"][64] < at["state of 
 # %% [markdown]
 # Later models write into the state more carefully. **State-space models** such as Mamba (Gu and Dao, 2023)
 # let it fade by a factor that depends on the token, $S_t = a_t S_{t-1} + k_t^\top v_t$, so a token can clear
-# the memory. The *delta rule* writes only what is new, $v_t - k_t S_{t-1}$, in the place of $v_t$. Gated
-# DeltaNet (Yang et al., 2024) does both. And **hybrids** keep a few layers of softmax attention, which can
-# look anything up: every fourth layer in the code of Qwen 3.5 and Kimi Linear, every eighth in that of Jamba,
-# whose other layers are Mamba's.
+# the memory. Asked with $k_t$, the memory now answers $k_t S_{t-1}$. The *delta rule* writes only what this
+# answer lacks, $v_t - k_t S_{t-1}$, in the place of $v_t$. Gated DeltaNet (Yang et al., 2024) does both. And
+# **hybrids** keep a few layers of softmax attention, which can look anything up: every fourth layer in the
+# code of Qwen 3.5 and Kimi Linear, every eighth in that of Jamba, whose other layers are Mamba's.
 #
 # **Is a long context used?** The usual test hides one sentence (a *needle*) in a long text and asks for it.
-# Most models find it, but that takes no more than matching words, as an induction head does
-# ([13](13_reading_attention.ipynb)). RULER (Hsieh et al., 2024) hides several needles, lets the model follow
-# chains of variables, and makes it count words. Of 17 models, almost all were nearly perfect at the needle
-# and fell with the length at the rest. All claimed 32,000 tokens or more, and half of them held up at 32,000.
-# Even that is artificial text: it does not show whether a model draws the right conclusion from a long
-# contract. And if the text is too long for one GPU, several can share it (*ring attention*,
-# [18](18_many_users_many_machines.ipynb)).
+# Most models find it, but that takes no more than matching words and copying what follows
+# ([13](13_reading_attention.ipynb)). RULER (Hsieh et al., 2024) also hides several needles, lets the model
+# follow a value from variable to variable, and makes it count words. Of 17 models that claimed 32,000 tokens
+# or more, almost all were nearly perfect at the needle, but only half held up at 32,000 in the rest.
 #
 # **Remember:** linear attention is a recurrent network whose state is a sum of $k^\top v$. It costs the same
 # at every length, and it forgets.
@@ -421,8 +426,8 @@ assert at["state of 16 × 16"][64] < at["state of 32 × 32"][64] < at["state of 
 # scale in place of $1/\sqrt{d_k}$. Today, each query and each key passes through an RMSNorm of its own, over
 # its $d_k$ entries, before it is turned.
 #
-# **Before you run this:** we multiply $W^Q$ and $W^K$ by 5, as a training run gone astray might. What share
-# does the most attended token get, without and with the norm?
+# **Before you run this:** we multiply $W^Q$ and $W^K$ by 5, as they might grow in a training that goes wrong.
+# What share does the most attended token get, without and with the norm?
 
 # %%
 _ = torch.manual_seed(0)
@@ -443,9 +448,13 @@ torch.testing.assert_close(*normed, atol=1e-3, rtol=1e-3)
 # at most $\sqrt{d_k}$ times the gains of the two norms, so only these learned gains say how sharp attention
 # may become. Qwen 3 and Gemma 3 normalize each head; OLMo 2 normalizes all heads together.
 #
-# OLMo 2 and Gemma 3 also moved the *other* norm. OLMo 2 computes `x + Norm(Sublayer(x))`: neither the paper's
-# post-norm, `Norm(x + Sublayer(x))`, nor pre-norm. Gemma 3 has a norm on both sides of each sub-layer. As in
-# pre-norm, the stream itself stays free of norms in both ([06](06_the_full_model.ipynb) explains why).
+# OLMo 2 also moved the *other* norm: it computes `x + Norm(Sublayer(x))`, which is neither the paper's
+# post-norm, `Norm(x + Sublayer(x))`, nor pre-norm. Gemma 3 has a norm on both sides of each sub-layer. The
+# sum `x` itself, the *residual stream*, is not normalized in either ([06](06_the_full_model.ipynb) explains
+# why).
+#
+# In our race, QK-norm was better by 0.04 ± 0.06 nats, which is no difference that four seeds can show. It is
+# there for large models and long training.
 #
 # **Remember:** QK-norm bounds the scores. The sizes of $W^Q$ and $W^K$ can no longer drive them up; only the
 # gains can.
@@ -481,10 +490,14 @@ print("same scores:", torch.allclose(unfolded, absorbed, rtol=1e-3, atol=1e-2))
 torch.testing.assert_close(unfolded.double(), absorbed.double(), rtol=1e-3, atol=1e-2)
 
 # %% [markdown]
-# There is one obstacle: rotary positions. A turned key is $k_j R_j$, and the rotations stand between $W^Q$
-# and $W^K$, so the two can no longer be multiplied in advance. The way out is to give each key two parts: one
-# from the latent without positions, and a small one with rotary positions that all heads share. In the code
-# of DeepSeek-V3 the latent has 512 numbers and the shared part 64:
+# There is one obstacle: rotary positions. With turned queries and keys, the score is
+#
+# $$q_t R_t (k_j R_j)^\top = x_t \, \big(W^Q R_t R_j^\top W^{K\top}\big)\, c_j^\top,$$
+#
+# and $R_t R_j^\top$ is the turn by the distance $t - j$. So every distance would need a product of its own,
+# and nothing can be multiplied in advance. The way out is to give each key two parts: one from the latent
+# without positions, and a small one with rotary positions that all heads share. In the code of DeepSeek-V3
+# the latent has 512 numbers and the shared part 64:
 
 # %%
 full = 2 * 128 * 128  # a key and a value of 128 numbers in each of 128 heads
@@ -506,8 +519,7 @@ assert (full, grouped, latent) == (32_768, 2_048, 576)
 # experts** has many networks and a *router*, a linear map with a score for each of them. A token goes through
 # the few experts with the highest scores, and their outputs are added, weighted by the scores. So, if the
 # chosen experts are together as wide as the one network was, the model has many more weights for the same
-# *arithmetic* per token. Memory has to hold all of them, and a batch needs many tokens before each fetched
-# expert serves several rows. (The idea is older than the paper, whose Table 2 has a system of that name by
+# *arithmetic* per token.  (The idea is older than the paper, whose Table 2 has a system of that name by
 # Shazeer et al., 2017.)
 
 
@@ -543,12 +555,12 @@ class Experts(nn.Module):
 #
 # $$\alpha \, n \sum_{i=1}^n f_i P_i$$
 #
-# where $f_i$ is the share of the choices that fall on expert $i$, and $P_i$ is the router's mean probability
-# for it. It is $\alpha$ if all are even, and more if the experts with high probabilities are the busy ones. A
-# count has no gradient, but $P_i$ has one, and this gradient is larger for busier experts. DeepSeek-V3 hardly
-# needs such a term (only a very small one remains). Instead, it adds a number to each expert's score, *for
-# the choice only*. After each batch, it is lowered for experts with too many tokens and raised for those with
-# too few.
+# where $f_i$ is the share of the choices that fall on expert $i$, and $P_i$ is the mean of its probability,
+# which is its part of the router's scores. It is $\alpha$ if all are even, and more if the experts with high
+# probabilities are the busy ones. A count has no gradient, but $P_i$ has one, and this gradient is larger for
+# busier experts. DeepSeek-V3 hardly needs such a term (only a very small one remains). Instead, it adds a
+# number to each expert's score, *for the choice only*. After each batch, it is lowered for experts with too
+# many tokens and raised for those with too few.
 #
 # **Before you run this:** our router is skewed from the start. How many of 1,000 tokens does the busiest
 # expert get before and after 100 such corrections? If the two experts of each token were spread evenly, every
@@ -604,12 +616,18 @@ plt.show()
 #
 # In the code of DeepSeek-V3, every layer but the first three has 256 such experts, of which a token uses 8,
 # and one more expert that every token uses. How many weights does the model have, and how many does a token
-# use?
+# use? The folded cell counts them. (In this model the queries, too, are computed from a latent, of 1,536
+# numbers.)
 
-# %%
+# %% tags=["scaffold"]
 expert = 3 * 7168 * 2048  # three matrices of SwiGLU
 dense = 3 * (3 * 7168 * 18_432)  # the networks of the first three layers
-attention = 61 * (7168 * (1536 + 576) + 1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168)  # MLA
+attention = 61 * (  # MLA, with 128 heads
+    7168 * (1536 + 512 + 64)  # to the latent of the queries, that of keys and values, and the turned part
+    + 1536 * 128 * (128 + 64)  # queries, with a turned part
+    + 512 * 128 * (128 + 128)  # keys and values
+    + 128 * 128 * 7168  # the output
+)
 tables = 2 * 129_280 * 7168  # the embeddings and the output
 for name, experts in (("stored", 256 + 1), ("used by a token", 8 + 1)):
     print(f"{name:15} {(58 * experts * expert + dense + attention + tables) / 1e9:5.0f} billion weights")
@@ -618,9 +636,37 @@ for name, experts in (("stored", 256 + 1), ("used by a token", 8 + 1)):
 assert round((58 * 257 * expert + dense + attention + tables) / 1e9) == 671
 assert round((58 * 9 * expert + dense + attention + tables) / 1e9) == 37
 
+from statistics import mean, variance
+
+from annotated.recorded import recorded
+
+race = recorded("language_model")
+
+
+def seeds(name, rate, split):
+    runs = race["contestants"][name]
+    return [run[split] for run in runs if run["rate"] == rate and run["seed"] in race["seeds"]]
+
+
+control = seeds("+ SwiGLU", race["rate"]["+ SwiGLU"], "test")
+apart = []  # the difference from the control, and half of its 95% interval (t of 3 degrees of freedom)
+for name in ("+ window", "+ QK-norm", "+ experts"):
+    tested = seeds(name, race["rate"][name], "test")
+    half = 3.182 * ((variance(tested) + variance(control)) / 4) ** 0.5
+    apart.append((round(mean(tested) - mean(control), 2), round(half, 2)))
+assert apart == [(-0.03, 0.07), (-0.04, 0.06), (0.16, 0.34)]
+assert race["rate"]["+ experts"] == 4 * 0.02
+assert [round(mean(seeds(name, 0.02, "val")), 2) for name in ("+ experts", "+ SwiGLU")] == [3.02, 3.03]
+
 # %% [markdown]
 # These are the "671B total, 37B active" of its report. Memory has to hold the first number; the arithmetic of
 # a token, and $C = 6ND$ ([17](17_since_2017.ipynb)), count the second.
+#
+# We raced eight experts, two for each token, against one network with the same arithmetic. At the rate that
+# suited one seed, two of four other seeds trained badly (+0.16 ± 0.34 nats), although the load was even. At a
+# quarter of that rate, tried afterwards, the two were equal (3.02 and 3.03 on the validation text). Four
+# times the weights brought nothing in 300 updates. All three races are in [Which changes since 2017 pay
+# here?](evidence/which_changes_since_2017_pay.ipynb)
 #
 # **Remember:** a mixture of experts has many networks and uses few for each token: memory counts all weights,
 # arithmetic the active ones. The router has to be kept balanced.
@@ -632,8 +678,11 @@ assert round((58 * 9 * expert + dense + attention + tables) / 1e9) == 37
 # directions more than others. In an update, a few directions are usually much stronger than all the rest.
 # **Muon** (Jordan et al., 2024; `torch.optim.Muon`) makes all directions of an update equally strong. It
 # keeps a running mean of the gradients, as Adam does, and replaces that matrix by the nearest *orthogonal*
-# one. For a matrix $G = U S V^\top$ this is $U V^\top$, and it can be approximated without the decomposition,
-# by a few products (the Newton–Schulz iteration):
+# one, which turns vectors without stretching any. Every matrix can be written as $G = U \Sigma V^\top$, where
+# $U$ and $V$ only turn, and the diagonal $\Sigma$ holds the *singular values*, by which $G$ stretches its
+# directions. The nearest orthogonal matrix is then $U V^\top$. A few products approximate it without the
+# decomposition (the Newton–Schulz iteration): each step replaces every singular value $s$ by $as+bs^3+cs^5$,
+# which brings it near 1.
 
 
 # %%
@@ -642,8 +691,8 @@ def orthogonalize(g, steps=5):
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g / g.norm()
     for _ in range(steps):
-        s = x @ x.T
-        x = a * x + (b * s + c * s @ s) @ x
+        xxt = x @ x.T
+        x = a * x + (b * xxt + c * xxt @ xxt) @ x
     return x
 
 
@@ -657,6 +706,9 @@ for name, matrix in (("the update", update / update.norm()), ("made orthogonal",
 values = torch.linalg.svdvals(orthogonalize(update))
 assert 0.3 < values.min() < values.max() < 1.3
 before = torch.linalg.svdvals(update)
+s = before / before.norm()
+once = torch.linalg.svdvals(orthogonalize(update, steps=1))
+torch.testing.assert_close(once, (3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5).sort(descending=True).values)
 assert before.max() > 20 * before.min()
 
 # %% tags=["figure-muon", "scaffold"]
@@ -676,8 +728,7 @@ plt.show()
 #
 # The singular values need not become exactly 1; it is enough that none is left behind. Muon is used for the
 # matrices inside the layers, and Adam for the rest. Does it help? In our race of small models it won clearly
-# ([17](17_since_2017.ipynb)). In a careful comparison, its lead over AdamW shrank to 1.1 times as fast at 1.2
-# billion weights (Wen et al., 2025). Kimi K2 (2025), with a trillion weights, was trained with a form of it.
+# ([17](17_since_2017.ipynb)). Kimi K2 (2025), with a trillion weights, was trained with a form of it.
 #
 # **Remember:** Muon makes all directions of a matrix's update about equally strong.
 
@@ -757,17 +808,16 @@ assert (left - 0.9999**2000).abs().max() < 0.01
 #
 # What most of these models share with the paper: a residual stream, heads, the scaled dot product,
 # position-wise networks, softmax over the vocabulary, and training to predict the next token. Even this core
-# has begun to change. In the code of Qwen 3.5, three of four layers have no softmax (`linear_attention`):
-# each of their heads keeps a matrix and the last inputs of a short convolution. In the code of DeepSeek-V4,
-# the single stream has become several that are mixed (`HyperConnection`), and MLA has given way to a single
-# head of keys and values, most of them compressed.
+# has begun to change. In the code of Qwen 3.5, three of four layers have no softmax (`linear_attention`). In
+# the code of DeepSeek-V4, the single stream has become several that are mixed (`HyperConnection`).
 
 # %% [markdown]
 # ## What you can now say
 #
 # - A Llama is sixty lines; its checkpoint's names say which matrix of the paper each one is.
-# - Long texts are made possible by a larger rotary base, and affordable by windows, an indexer, a state of
-#   fixed size in most layers, or smaller caches: groups or latents.
+# - Long texts are made possible by training on them with a larger rotary base, or by squeezed positions, and
+#   affordable by windows, an indexer, a state of fixed size in most layers, or smaller caches: groups or
+#   latents.
 # - QK-norm bounds the scores, experts add weights without adding arithmetic per token, and Muon equalizes an
 #   update's directions.
 # - Weight decay stands beside Adam, the rate falls at the end, and μP carries it from narrow to wide models.
