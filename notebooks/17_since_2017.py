@@ -844,9 +844,9 @@ plt.show()
 # paper found in two other ways, from its training curves and without this formula.)
 #
 # Two years before, Kaplan et al. (2020) had found $N \propto C^{0.73}$: more of a larger budget should go
-# into weights. Porian et al. (2024) repeated their study and corrected three things: the operations of the
-# last layer, which had not been counted, a warm-up too long for small models, and optimizer settings that
-# were the same for all sizes. Then they, too, found the new exponents.
+# into weights. Porian et al. (2024) repeated their study and found three reasons: the operations of the last
+# layer had not been counted, the warm-up was too long for small models, and all sizes had the same optimizer
+# settings. Without these, they, too, found the new exponents.
 #
 # **And the Transformer of 2017?** The base model has 65 million weights and read 100,000 batches of about
 # 25,000 target tokens, which is 38 tokens for each weight; the big model read 35 for each. By the number of

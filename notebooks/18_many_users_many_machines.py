@@ -8,7 +8,7 @@
 # [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [15_going_fast](15_going_fast.ipynb)
 #
-# *42 minutes to read, seconds to run.*
+# *41 minutes to read, seconds to run.*
 #
 # - **Before:** you know the cache ([11](11_search.ipynb)) and why a product with few rows is
 #   limited by memory ([15](15_going_fast.ipynb)).
