@@ -287,9 +287,9 @@ print(f"the parts of 2017, after 300 updates ≈{losses['2017']:.2f}")
 assert 3.0 < losses["2017"] < bigram - 0.1
 
 # %% [markdown]
-# The *smallest model* is the one at the top of this page; the folded cell computes its loss. The unit of
-# these losses is the *nat*. With a loss of 3.1 nats, the model is as unsure as if it had to choose among
-# $e^{3.1}$, or about 22, equally likely words. Now we exchange one part after the other.
+# The *smallest model* is the one at the top of this page; the folded cell computes its loss. With a loss of
+# 3.1 *nats*, the unit of these losses, the model is as unsure as if it had to choose among $e^{3.1}$, or
+# about 22, equally likely words. Now we exchange one part after the other.
 
 # %% [markdown]
 # ## The norm: RMSNorm
@@ -654,15 +654,15 @@ assert min(runs["2017"]) < race["trigrams"]["test"] < max(runs["2017"])
 
 # %% [markdown]
 # The ± is a 95% interval from four seeds. With 300 updates, the model of 2017 is hardly better than counting
-# triples. One of its four seeds is far worse. The rate was chosen on another seed, and it lies next to one at
-# which training fails. RMSNorm changes nothing that we can see. Rotary positions help: their worst seed beats
-# the best seed without them.
+# triples. One of its four seeds is far worse: the rate, chosen on another seed, lies next to one at which
+# training fails. RMSNorm changes nothing that we can see. Rotary positions help: their worst seed beats the
+# best seed without them.
 #
-# The next two lines disagree with the seed on which the rates were tuned. In the four seeds of the test,
-# grouped queries are better than rotary positions alone, and SwiGLU is worse than the network before it. In
-# the tuning seed it is the other way around, both times: its validation losses, which are not in the list,
-# were 2.95 for rotary positions, 2.99 for grouped queries and 2.92 for SwiGLU. So both questions are open.
-# Clearest is the optimizer: with Muon, the model of 2017 beats every model that was trained with AdamW.
+# The next two lines disagree with the seed on which the rates were tuned. In the test, grouped queries are
+# better than rotary positions alone, and SwiGLU is worse than the network before it. In the tuning seed it is
+# the other way around, both times: its validation losses, which are not in the list, were 2.95 for rotary
+# positions, 2.99 for grouped queries and 2.92 for SwiGLU. So both questions are open. Clearest is the
+# optimizer: with Muon, the model of 2017 beats every model that was trained with AdamW.
 #
 # QK-norm, the window and the experts cannot be told apart from *+ SwiGLU*. The experts trained badly in two
 # of four seeds, at the rate that suited the tuning seed.
@@ -748,10 +748,10 @@ assert 0.12 < mean(apart) - 4.3 * stdev(apart) / 3**0.5 < mean(apart) + 4.3 * st
 # why, and we did not test whether it persists in longer training. A stack that is causal throughout, like
 # ours, would see even less of the source.
 #
-# Yet nearly all large models have one causal stack. The reasons are practical. Nearly all text in the world
-# has no source and target, and a causal stack has something to predict at every token of it. In a dialogue,
-# each answer becomes part of the next question, and one causal stack keeps its cache, where an encoder would
-# have to read everything again.
+# Yet nearly all large models have one causal stack, for practical reasons. Nearly all text in the world has
+# no source and target, and a causal stack has something to predict at every token of it. In a dialogue, each
+# answer becomes part of the next question, and one causal stack keeps its cache, where an encoder would have
+# to read everything again.
 #
 # Cross-attention lives on where the input is a *different kind* of thing from the output, or is complete
 # before the writing begins. **T5** (Raffel et al., 2020) keeps both stacks for every task on text.
@@ -766,8 +766,8 @@ assert 0.12 < mean(apart) - 4.3 * stdev(apart) / 3**0.5 < mean(apart) + 4.3 * st
 # ## How much text for how large a model?
 #
 # You have a fixed number of operations to spend. Do you train a large model on little text, or a small one on
-# much? Hoffmann et al. (2022) trained more than 400 language models to find out. They described the losses by
-# a law of the number $N$ of weights and the number $D$ of tokens:
+# much? Hoffmann et al. (2022) trained more than 400 language models to find out. Their law has the number $N$
+# of weights and the number $D$ of tokens:
 #
 # $$L(N, D) = E + \frac{A}{N^a} + \frac{B}{D^b} \qquad\text{at the cost of}\qquad C = 6 N D$$
 #
@@ -840,8 +840,8 @@ plt.show()
 # near the best size for Gopher's budget, and it was better than Gopher.*
 #
 # That is their advice in a number: about **20 tokens for each weight**. (The constants above are a second fit
-# to the same runs. The printed ones, with 0.34 and 0.28 for $a$ and $b$, contradict the best sizes that the
-# paper found in two other ways, from its training curves and without this formula.)
+# to the same runs. The printed ones, with 0.34 and 0.28 for $a$ and $b$, contradict what the paper found in
+# two other ways, without this formula.)
 #
 # Two years before, Kaplan et al. (2020) had found $N \propto C^{0.73}$: more of a larger budget should go
 # into weights. Porian et al. (2024) repeated their study and found three reasons: the operations of the last
