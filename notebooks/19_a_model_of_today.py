@@ -792,7 +792,7 @@ assert (left - 0.9999**2000).abs().max() < 0.01
 # | `apply_rotary_pos_emb`, `rope_parameters` | turned queries and keys, and the base | added sines |
 # | `num_key_value_heads` | grouped queries, if fewer than `num_attention_heads` | a key head per query head |
 # | `head_dim` | $d_k$, which need not be $d_{model}/h$ any more | $d_{model}/h$ |
-# | `gate_proj` or `gate_up_proj`, `hidden_act` | SwiGLU (`silu`) or GeGLU (`gelu`) | a network with ReLU |
+# | `gate_proj` or `gate_up_proj`, `hidden_act` | SwiGLU (`silu`), GeGLU (`gelu` instead) | ReLU network |
 # | `q_norm`, `k_norm` | QK-norm | – |
 # | `sliding_window`, `layer_types` | which layers look how far back | full attention everywhere |
 # | `kv_lora_rank` | the size of MLA's latent | keys and values in the cache |
