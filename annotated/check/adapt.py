@@ -151,7 +151,9 @@ class Code:
         """Read a module or a dictionary; names and conventions (in capitals) of an adapter win."""
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
         names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
-        code = cls(names, **{s: names[s.upper()] for s in CONVENTIONS if s.upper() in names})
+        said: dict[str, Any] = {s: names[s.upper()] for s in CONVENTIONS if s.upper() in names}
+        said = {s: type(getattr(cls, s, {}))(x) for s, x in said.items()}
+        code = cls(names, **said)
         if pads := [names[name] for name in PADS if isinstance(names.get(name), int)]:
             code.pad, code.knows_pad = pads[0], True
         if "MASK_DIMS" not in names and any(map(makes_4d_masks, names.values())):

@@ -6,6 +6,7 @@ interpreter's insides or to what others keep for themselves, and only what is it
 
 import ast
 import builtins
+import copy
 import dataclasses
 import functools
 import io
@@ -63,6 +64,8 @@ def unsayable(node: ast.AST) -> Iterator[str]:
     looks = isinstance(node, ast.MatchClass) and (node.patterns or node.kwd_patterns)
     if looks or (isinstance(node, ast.pattern) and any(isinstance(x, ast.Attribute) for x in ast.walk(node))):
         yield "case"
+    if isinstance(node, ast.Name) and node.id == "__class__":  # in its body, before the class is looked at
+        yield "__class__"
     reads = isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load)
     fields = [] if isinstance(node, ast.Constant) else [value for _, value in ast.iter_fields(node)]
     for value in fields:
@@ -133,6 +136,7 @@ class Confinement:
         self.copies = dict[str, Any]()
         self.more = {"dataclasses": {"dataclass": plain(self.dataclass)}, "enum": {"Enum": Enum}}
         self.more["functools"] = {"wraps": plain(self.wraps)}
+        self.more["copy"] = {"deepcopy": lambda x: copy.deepcopy(x)}  # not what it remembers
         self.more["os"] = {"environ": {}, "getenv": lambda name, default=None: default}
         names = {n: x for n, x in vars(builtins).items() if given(n, GIVEN["names"]["builtins"])}
         own = self.getattr, self.hasattr, self.setattr, self.delattr, self.vars, self.open
@@ -234,7 +238,7 @@ class Confinement:
 
     def writable(self, x: Any) -> Any:
         """Return what an attribute is set of, unless others use it, too."""
-        shared = isinstance(x, type | ModuleType | FunctionType | BuiltinFunctionType)
+        shared = isinstance(x, type | ModuleType | FunctionType | BuiltinFunctionType | dataclasses.Field)
         if shared and not (self.owns(x) or type(x) is Copy):
             raise Refused(f"a graded file does not change {getattr(x, '__name__', x)}")
         return x
@@ -279,10 +283,9 @@ class Confinement:
 
     def open(self, file: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
         """Read a file that lies beside; what is written goes nowhere."""
-        stream = io.BytesIO if "b" in mode else io.StringIO
+        path, stream = Path(str(file)).resolve(), io.BytesIO if "b" in mode else io.StringIO
         if {*mode} & {*"wax+"}:
             return stream()
-        path = Path(str(file)).resolve()
         if not path.is_relative_to(self.folder):
             raise Refused("a graded file reads what lies beside it")
         data: Any = path.read_bytes()

@@ -153,6 +153,10 @@ REACHES = {
     "memory": "torch.zeros(1).untyped_storage()",
     "file": "torch.zeros(1).numpy().tofile('x')",
     "pointers": "torch.zeros(1).numpy().ctypes",
+    "copied guard": "copy.deepcopy(getattr, {})",
+    "own class": "class T(torch.Tensor):\n    def f(): return __class__",
+    "real class": "import enum\nenum.Enum.mro()",
+    "field": "import dataclasses\ndataclasses.field().name = 'x=1, y'",
     "class of a copy": "type(torch)('os', {})",
     "its class": "torch.__class__",
     "buffers": "nn.Linear(1, 1).get_buffer('x')",
@@ -173,7 +177,6 @@ def test_a_graded_file_reaches_no_insides(cheat: str, run: Callable[[str], Modul
 
 
 DOES_NOTHING = {
-    "copied guard": "import copy\ncopy.deepcopy(getattr, memo := {})\nassert len(memo) < 2",
     "modules inside": "import torch\nx = torch.os.system('touch made')",
     "hub": "import torch\ntorch.hub.load('x', 'y')\ntorch.save([1], 'made')",
     "os": "import os\nos.makedirs('made')\nos.environ['X'] = '1'",
@@ -362,6 +365,13 @@ def test_what_a_part_keeps_of_its_arguments_and_results_changes_no_finding() -> 
 
     for wrong in (zeroes, overwrites):
         assert check.attention(wrong).of("failed")
+
+
+def test_a_convention_stays_as_it_was_said() -> None:
+    hides = [1]
+    code = check.Code.of({"TRUE_HIDES": hides})
+    hides.clear()
+    assert code.true_hides is True
 
 
 class Zeros(torch.nn.Module):
