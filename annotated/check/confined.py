@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from annotated.check.given import GIVEN, Copy, Enum, Kind, absent, given, of_grader
+from annotated.check.given import GIVEN, Absent, Attributes, Copy, Enum, Kind, absent, given, of_grader, plain
 
 NAMES = {key: names.split() for key, names in GIVEN["names"].items()}
 INSIDES = FrameType, CodeType, TracebackType, ModuleType, type, dict
@@ -106,27 +106,6 @@ class Watch(ast.NodeTransformer):
 # ---- what it gets
 
 
-def plain(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function, of which a copy is itself: a copy of a method takes a copy of its object along."""
-    return lambda *arguments, **named: method(*arguments, **named)
-
-
-class Attributes(dict[str, Any]):
-    """The public attributes of an object, which change with it."""
-
-    def __init__(self, confinement: "Confinement", x: Any):
-        super().__init__({name: value for name, value in vars(x).items() if not name.startswith("_")})
-        self.set = plain(lambda name, value: confinement.setattr(x, name, value))
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.set(name, value)
-        super().__setitem__(name, value)
-
-    def update(self, *more: Any, **named: Any) -> None:
-        for name, value in dict(*more, **named).items():
-            self[name] = value
-
-
 class Confinement:
     """A folder whose files are executed confined; of the modules in `allow` they get the real ones."""
 
@@ -141,7 +120,9 @@ class Confinement:
         names = {n: x for n, x in vars(builtins).items() if given(n, GIVEN["names"]["builtins"])}
         own = self.getattr, self.hasattr, self.setattr, self.delattr, self.vars, self.open
         names |= {f.__name__: plain(f) for f in own} | {"type": Kind, "__name__": "builtins"}
-        names |= {f"@{f.__name__}": f for f in (self.seen, self.private, self.writable, self.vars)}
+        names |= {
+            f"@{f.__name__}": f for f in (self.seen, self.spread, self.private, self.writable, self.vars)
+        }
         names |= {"__import__": self.find, "__build_class__": self.build_class, "__builtins__": None}
         outer = self
 
@@ -228,6 +209,10 @@ class Confinement:
                 raise Refused(f"a graded file has no use for a {type(x).__name__}")
         return x
 
+    def spread(self, x: Any, count: int) -> Any:
+        """Return what is assigned to so many names: a stand-in has none, and is given to each."""
+        return (x,) * count if isinstance(x, Absent) else x
+
     def private(self, x: Any, name: str) -> Any:
         """Return what has an attribute that begins with an underscore, if others may see that."""
         whole = name in ("__dict__", "__getattr__")
@@ -270,7 +255,7 @@ class Confinement:
         delattr(self.named(x, name, reads=False), name)
 
     def vars(self, x: Any) -> "Attributes":
-        return Attributes(self, self.private(x, "__dict__"))
+        return Attributes(self.setattr, self.private(x, "__dict__"))
 
     def dataclass(self, cls: Any = None, /, **options: Any) -> Any:
         return dataclasses.dataclass(cls and self.writable(cls), **options)

@@ -3,7 +3,7 @@
 import enum
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -117,3 +117,24 @@ class Members(enum.EnumMeta):
 
 
 class Enum(enum.Enum, metaclass=Members): ...
+
+
+def plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function, of which a copy is itself: a copy of a method takes a copy of its object along."""
+    return lambda *arguments, **named: method(*arguments, **named)
+
+
+class Attributes(dict[str, Any]):
+    """The public attributes of an object, which change with it."""
+
+    def __init__(self, change: Callable[[Any, str, Any], None], x: Any):
+        super().__init__({name: value for name, value in vars(x).items() if not name.startswith("_")})
+        self.set = plain(lambda name, value: change(x, name, value))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.set(name, value)
+        super().__setitem__(name, value)
+
+    def update(self, *more: Any, **named: Any) -> None:
+        for name, value in dict(*more, **named).items():
+            self[name] = value

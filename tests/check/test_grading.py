@@ -230,6 +230,7 @@ warnings.filterwarnings("ignore")
 logger = logging.getLogger(__name__)
 os.makedirs("runs", exist_ok=True)
 DATA = Path("data") / "train.txt"
+fig, axes = plt.subplots(1, 2)
 STEPS = int(os.environ.get("STEPS", 3))
 print(f"{time.time() - torch.cuda.memory_allocated():.1f}" if STEPS > 3 else len(DATA))
 RUNS = os.path.join(os.getcwd(), os.pardir, "runs")
