@@ -85,22 +85,32 @@ def is_special(name: str) -> bool:
 
 
 class Watch(ast.NodeTransformer):
-    """Lead each attribute through functions of `Confinement`, by names that no file can spell."""
+    """Lead attributes and results through functions of `Confinement`, by names that no file can spell."""
+
+    def through(self, name: str, node: Any, *more: ast.expr) -> ast.Call:
+        call = ast.Call(ast.Name(f"@{name}", ast.Load()), [node, *more], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call):
+            node.value = self.through("spread", node.value, ast.Constant(len(node.targets[0].elts)))
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        return self.through("seen", node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        def through(name: str, *arguments: ast.expr) -> ast.Call:
-            call = ast.Call(ast.Name(f"@{name}", ast.Load()), [*arguments], [])
-            return ast.fix_missing_locations(ast.copy_location(call, node))
-
         self.generic_visit(node)
         if node.attr == "__dict__":
-            return through("vars", node.value)
+            return self.through("vars", node.value)
         if node.attr.startswith("_"):
-            node.value = through("private", node.value, ast.Constant(node.attr))
+            node.value = self.through("private", node.value, ast.Constant(node.attr))
         if not isinstance(node.ctx, ast.Load):
-            node.value = through("writable", node.value)
+            node.value = self.through("writable", node.value)
             return node
-        return through("seen", node)
+        return self.through("seen", node)
 
 
 # ---- what it gets
