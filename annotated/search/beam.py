@@ -15,7 +15,8 @@ from annotated.modes import evaluating
 from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
-from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.layers import DecoderLayer
+from annotated.transformer.model import Decoder, EncoderDecoder
 
 
 @dataclass(frozen=True)
@@ -183,12 +184,14 @@ def run_beams(
              │       └─ Mann ─── ...       visible to "<s> ein Hund":      x    x          x
              └─ die  (dropped)             visible to "<s> ein Mann":      x    x                x
 
-    The attention of a variant may go by where a token stands in the cache, as rotary positions do. There each
+    What is not the paper's may go by where a token stands in the cache, as rotary positions do. There each
     hypothesis has a row of its own, which is copied when it branches.
     """
     k, end_symbol = searches[0].settings.beam, searches[0].end_symbol
     memory = model.encode(src, src_mask)  # (B, src_len, d_model)
-    tree = all(type(layer.self_attn) is MultiHeadedAttention for layer in model.decoder.layers)
+    tree = computes_as(EncoderDecoder, model) and computes_as(Decoder, model.decoder)
+    for layer in model.decoder.layers:
+        tree &= computes_as(DecoderLayer, layer) and computes_as(MultiHeadedAttention, layer.self_attn)
     if not tree:
         memory, src_mask = (x.repeat_interleave(k, dim=0) for x in (memory, src_mask))  # (B * k, ...)
     cache = DecoderCache(len(model.decoder.layers))
@@ -224,6 +227,11 @@ def run_beams(
             memory, src_mask = memory[places], src_mask[places]
         tokens = torch.cat([tokens[parents], token.unsqueeze(-1)], dim=-1)
         visible = torch.cat([visible[parents], itself.expand(len(left), k, k)], dim=-1)
+
+
+def computes_as(cls: type, module: object) -> bool:
+    """Tell whether a module is of the very class, with none of its methods replaced."""
+    return type(module) is cls and vars(cls).keys().isdisjoint(vars(module))
 
 
 def restrict(log_probs: Tensor, tokens: Tensor, searches: list[SentenceSearch]) -> None:
@@ -275,8 +283,12 @@ def next_log_probs(
     Only the last token of each is computed. With `visible` (B, k, k * length), which masks the cache, the new
     tokens included, the k stand side by side, as a sequence does, but have one position.
     """
-    newest = model.tgt_embed(tokens[:, :, -1:].flatten(0, 1), tokens.size(-1) - 1)  # (B * k, 1, d_model)
-    states = model.decoder(newest.view(len(memory), -1, newest.size(-1)), memory, src_mask, visible, cache)
+    newest = tokens[:, :, -1:].flatten(0, 1)  # (B * k, 1)
+    if visible is None:
+        states = model.decode(memory, src_mask, newest, None, cache)  # (B * k, 1, d_model)
+    else:
+        x = model.tgt_embed(newest, tokens.size(-1) - 1).view(*tokens.shape[:2], -1)  # (B, k, d_model)
+        states = model.decoder(x, memory, src_mask, visible, cache)
     return model.generator(states).view(*tokens.shape[:2], -1)
 
 

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from annotated.batches import padding_mask
 from annotated.search.beam import beam_search, best_continuations
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
+from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.cache import DecoderCache
-from annotated.transformer.model import Generator, make_model
+from annotated.transformer.layers import DecoderLayer
+from annotated.transformer.model import Decoder, EncoderDecoder, Generator, make_model
 
 START, END, PAD = 0, 1, 2
 
@@ -68,24 +70,14 @@ class Chain(nn.Module):
         super().__init__()
         log_probs = torch.tensor(rows, dtype=torch.float64).log()
         self.generator = lambda states: log_probs[states.squeeze(-1)]
-        self.decoder = Echo()
+        self.decoder = SimpleNamespace(layers=(), steps=0)
 
     def encode(self, src, src_mask):
         return src.double().unsqueeze(-1)
 
-    def tgt_embed(self, tgt, start):
+    def decode(self, memory, src_mask, tgt, *_):
+        self.decoder.steps += 1
         return tgt.unsqueeze(-1)
-
-
-class Echo(nn.Module):
-    """A decoder whose states are what it is given; it counts its steps."""
-
-    layers = (SimpleNamespace(self_attn=MultiHeadedAttention(1, 1)),)
-    steps = 0
-
-    def forward(self, x, *_):
-        self.steps += 1
-        return x
 
 
 ONE = (torch.tensor([[3, 4]]), torch.ones(1, 1, 2, dtype=torch.bool))
@@ -354,6 +346,68 @@ def test_a_generator_of_ones_own_decides_in_every_search():
     model.generator.__class__ = Reversed
     greedy = greedy_decode(model, src, src_mask, 10, START)
     assert torch.equal(greedy, greedy_without_cache(model, src, src_mask, 10))
+
+
+def nearby(q, k, v, mask):
+    """Attention that prefers keys near the query, as ALiBi does: it goes by where they stand in the cache."""
+    T, S = q.size(-2), k.size(-2)
+    bias = -(torch.arange(S - T, S).unsqueeze(1) - torch.arange(S)).abs().to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, bias if mask is None else bias.masked_fill(~mask, -1e9))
+
+
+class Negated(EncoderDecoder):
+    """A model whose decoding is its own."""
+
+    def decode(self, *args):
+        return -super().decode(*args)
+
+
+class Rising(DecoderLayer):
+    """A layer that goes by where its tokens stand in the cache."""
+
+    def forward(self, x, memory, src_mask, tgt_mask, cache=None):
+        seen = 0 if cache is None else len(cache.target)
+        x = x + torch.arange(seen, seen + x.size(1)).unsqueeze(1)
+        return super().forward(x, memory, src_mask, tgt_mask, cache)
+
+
+class Falling(Decoder):
+    """A decoder that goes by where its tokens stand in the cache."""
+
+    def forward(self, x, memory, src_mask, tgt_mask, cache=None):
+        seen = 0 if cache is None else len(cache)
+        x = x - torch.arange(seen, seen + x.size(1)).unsqueeze(1)
+        return super().forward(x, memory, src_mask, tgt_mask, cache)
+
+
+def set_attend(model):
+    for layer in model.decoder.layers:
+        layer.self_attn.attend = nearby
+
+
+def set_class(model):
+    model.__class__ = Negated
+
+
+def set_decoder(model):
+    model.decoder.__class__ = Falling
+
+
+def set_layer(model):
+    model.decoder.layers[1].__class__ = Rising
+
+
+@pytest.mark.parametrize("change", [set_attend, set_class, set_decoder, set_layer])
+def test_a_model_is_searched_as_it_computes_however_it_was_changed(change):
+    model, (src, src_mask) = toy(), sources()
+    change(model)
+    found = beam_search(model, src, src_mask, 10, alpha=0.0, n_best=4)
+    for i, hypotheses in enumerate(found):
+        for each in hypotheses:
+            tokens = torch.tensor([[START, *each.tokens, END]])
+            log_probs = log_probs_of(model, src[i : i + 1], src_mask[i : i + 1], tokens[:, :-1])
+            total = log_probs.gather(-1, tokens[:, 1:, None]).sum().item()
+            assert each.log_prob == pytest.approx(total, abs=1e-9)
 
 
 def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
