@@ -22,7 +22,7 @@ class LabelSmoothing(nn.Module):
 
     def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0):
         super().__init__()
-        check_smoothing(smoothing, size)
+        check_smoothing(smoothing, size, padding_idx)
         self.size = size
         self.padding_idx = padding_idx
         self.smoothing = smoothing
@@ -66,15 +66,17 @@ def smoothed_cross_entropy(
     Returns the same sum as `LabelSmoothing(size, padding_idx, smoothing)(log_softmax(logits), target)`.
     A second derivative, which that form has, raises RuntimeError here.
     """
-    check_smoothing(smoothing, len(weight))
+    check_smoothing(smoothing, len(weight), padding_idx)
     real = target != padding_idx
     return ChunkedLoss.apply(states[real], weight, bias, target[real], smoothing, padding_idx, chunk)
 
 
-def check_smoothing(smoothing: float, size: int) -> None:
-    """Raise ValueError for a smoothing that cannot be, or too few symbols to spread it over."""
+def check_smoothing(smoothing: float, size: int, padding_idx: int) -> None:
+    """Raise ValueError for a smoothing that cannot be, too few symbols to spread it over, or no padding."""
     if not 0 <= smoothing < 1 or size < 3:
         raise ValueError(f"smoothing must be in [0, 1) and size at least 3, not {smoothing} and {size}")
+    if not 0 <= padding_idx < size:
+        raise ValueError(f"padding_idx must be one of the {size} symbols, from 0, not {padding_idx}")
 
 
 class ChunkedLoss(torch.autograd.Function):

@@ -65,6 +65,14 @@ def test_both_forms_refuse_the_same_smoothing(size, smoothing):
         smoothed_cross_entropy(states, weight, torch.zeros(size), target, smoothing, PAD)
 
 
+@pytest.mark.parametrize("pad", [-1, -100, SIZE])
+def test_both_forms_refuse_a_padding_that_is_no_symbol(pad):
+    (_, *inputs), target = problem(3)
+    for loss in (smoothed_cross_entropy, readable):
+        with pytest.raises(ValueError, match="padding_idx must be one of the 9 symbols"):
+            loss(*inputs, target, 0.1, pad)
+
+
 def test_divergence_by_hand():
     x, y = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.75]]).log()
     # (0.25 ln(0.5 / 0.25) - 0.25 ln(0.5 / 0.75)) / 2

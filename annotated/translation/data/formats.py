@@ -128,7 +128,14 @@ def read_json(path: Name) -> Table:
     rows = objects()
     head = list(islice(rows, HEAD))
     names = list(dict.fromkeys(chain.from_iterable(row for _, row in head)))
-    return Table(((i, [row.get(name) for name in names]) for i, row in chain(head, rows)), names)
+
+    def cells(line: int, row: dict[str, Any]) -> list[Any]:
+        if late := row.keys() - {*names}:
+            advice = f"is in none of the first {HEAD:,} rows; give it in the first, as null where it is empty"
+            raise ValueError(f"{path}, line {line:,}: the field {min(late)!r} {advice}")
+        return [row.get(name) for name in names]
+
+    return Table(((i, cells(i, row)) for i, row in chain(head, rows)), names)
 
 
 def flatten(fields: dict[str, Any]) -> dict[str, Any]:
