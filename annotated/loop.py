@@ -62,7 +62,7 @@ def run_epoch(
     With mode "train" the model is in training mode, and the weights are updated after every `accum_iter`
     batches (and after the last) by the mean over all their tokens, the scheduler ticking once an update. With
     "eval" dropout is off, no gradients are kept, and optimizer, scheduler and state are left alone.
-    Raises ValueError for another mode, and for batches without a target token.
+    Raises ValueError for another mode, an `accum_iter` below 1, and batches without a target token.
     """
     state = train_state or TrainState()
     loss, tokens = 0.0, 0
@@ -74,6 +74,8 @@ def run_epoch(
                 tokens += batch.ntokens
     elif mode != "train" or optimizer is None:
         raise ValueError(f"mode must be 'eval', or 'train' with an optimizer, not {mode!r}")
+    elif accum_iter < 1:
+        raise ValueError(f"accum_iter must be at least 1, not {accum_iter}")
     else:
         model.train()
         batches = iter(data_iter)

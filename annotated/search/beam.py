@@ -13,6 +13,7 @@ from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
+from annotated.search.greedy import forbid
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.layers import DecoderLayer
@@ -82,8 +83,6 @@ def beam_search(
     with the end symbol or forbidden tokens, and for scores that are no numbers.
     """
     settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
-    if min(forbidden, default=0) < 0:
-        raise ValueError(f"there is no token {min(forbidden)} to forbid")
     if not len(src):
         return []
     if src_mask is None:
@@ -206,7 +205,7 @@ def run_beams(
         length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol
         mask = visible if tree else None
         log_probs = next_log_probs(model, memory, src_mask, tokens, mask, cache)  # (B, k, V)
-        log_probs[..., list(forbidden)] = -torch.inf
+        forbid(log_probs, forbidden)
         restrict(log_probs, tokens, searches)
         # Twice the beam: even if half of the continuations end, k remain.
         best, origin, token = best_continuations(scores, log_probs, 2 * k)  # each (B, 2k)

@@ -38,9 +38,9 @@ class SearchConfig:
     no_repeat_ngram: int = 0  # sequences of so many tokens occur once in a translation; 0 lets all repeat
 
     def __post_init__(self) -> None:
-        check_fields(self, may_be_0=("no_repeat_ngram",), unbounded=("alpha",))
-        if not self.n_best <= self.beam <= MAX_BEAM or self.alpha > MAX_ALPHA:
-            needed = f"n_best <= beam <= {MAX_BEAM} and alpha <= {MAX_ALPHA}"
+        check_fields(self, may_be_0=("no_repeat_ngram",), unbounded=("alpha",), beam=MAX_BEAM)
+        if self.n_best > self.beam or self.alpha > MAX_ALPHA:
+            needed = f"n_best <= beam and alpha <= {MAX_ALPHA}"
             found = f"n_best={self.n_best}, beam={self.beam} and alpha={self.alpha}"
             raise ValueError(f"{needed} must hold, not {found}; more candidates need a wider beam")
 

@@ -32,8 +32,6 @@ def greedy_decode(
     """
     if max_len < 1:
         raise ValueError(f"max_len must be at least 1, not {max_len}")
-    if min(forbidden, default=0) < 0:
-        raise ValueError(f"there is no token {min(forbidden)} to forbid")
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
     if src_mask is None:
         src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
@@ -48,7 +46,7 @@ def greedy_decode(
             newest = columns[-1][active].unsqueeze(1)
             states = model.decode(memory, src_mask, newest, None, cache)  # (active, 1, d_model)
             log_probs = model.generator(states[:, -1])  # (active, V)
-            log_probs[:, list(forbidden)] = -torch.inf
+            forbid(log_probs, forbidden)
             best, token = log_probs.max(dim=-1)  # argmax is slower
             if not best.isfinite().all():
                 raise ValueError("the scores are not finite, or all tokens are forbidden")
@@ -58,3 +56,11 @@ def greedy_decode(
                 active, memory, src_mask = active[left], memory[left], src_mask[left]
                 cache.select(left)
     return torch.stack(columns, dim=1)
+
+
+def forbid(log_probs: Tensor, forbidden: Sequence[int]) -> None:
+    """Set the log-probabilities (..., V) of tokens to -inf. Raises ValueError for what is no token."""
+    vocab = log_probs.size(-1)
+    if unknown := [token for token in forbidden if not 0 <= token < vocab]:
+        raise ValueError(f"there is no token {unknown[0]} to forbid, in a vocabulary of {vocab}")
+    log_probs[..., list(forbidden)] = -torch.inf

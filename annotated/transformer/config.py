@@ -75,11 +75,13 @@ class TransformerConfig:
         return cls.base(src_vocab, tgt_vocab, **settings)
 
 
-def check_fields(settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequence[str] = ()) -> None:
+def check_fields(
+    settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequence[str] = (), **most: int
+) -> None:
     """Raise ValueError for a field of a dataclass that is of another type, or out of range.
 
-    Whole numbers begin at 1, those named in `may_be_0` at 0. Other numbers are in [0, 1), unless `unbounded`.
-    NumPy's numbers become Python's.
+    Whole numbers begin at 1, those named in `may_be_0` at 0; `most` bounds those that it names. Other numbers
+    are in [0, 1), unless `unbounded`. NumPy's numbers become Python's.
     """
     for field in fields(settings):
         name, kind = field.name, field.type
@@ -91,8 +93,8 @@ def check_fields(settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequenc
             valid, wanted = value in choices, f"be one of {', '.join(choices)}"
         elif kind is int:
             low = 0 if name in may_be_0 else 1
-            valid = type(value) is int and low <= value < 2**31
-            wanted = f"be a whole number from {low} to 2^31 - 1"
+            valid = type(value) is int and low <= value <= most.get(name, 2**31 - 1)
+            wanted = f"be a whole number from {low} to {most.get(name, '2^31 - 1')}"
         elif kind is float:
             valid = type(value) in (int, float) and 0 <= value < (2**31 if name in unbounded else 1)
             wanted = f"be in [0, {'2^31' if name in unbounded else 1})"

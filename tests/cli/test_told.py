@@ -180,8 +180,8 @@ def test_a_recipe_names_no_file_outside_of_its_run(split, tmp_path, capfd):
 
 
 def test_a_search_that_cannot_be_is_refused_before_a_model_is_looked_for(capfd):
-    for command in ("translate", "evaluate"):
-        complains([command, "--model", "multi30k-en-de", "--beam", "300"], capfd, "n_best <= beam <= 256")
+    for command, beam in (("translate", 0), ("evaluate", 300)):
+        complains([command, "--model", "multi30k-en-de", "--beam", str(beam)], capfd, "beam", "from 1 to 256")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,11 @@ def test_sentences_without_an_order_are_refused(numbers):
 )
 def test_a_mistyped_flag_is_told_the_one_that_was_meant(flag, meant, tmp_path, capfd):
     complains(["train", "--out", tmp_path / "o", flag], capfd, f"did you mean {meant}?")
+
+
+def test_a_mistyped_command_is_told_the_one_that_was_meant(capfd):
+    complains(["trian"], capfd, "did you mean train?")
+    assert "did you mean" not in complains(["zzz"], capfd, "invalid choice")
 
 
 def test_the_command_alone_lists_its_commands(capfd):

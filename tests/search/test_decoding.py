@@ -305,7 +305,7 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"beam": 257}, "n_best <= beam <= 256"),
+        ({"beam": 257}, "beam must be a whole number from 1 to 256"),
         ({"beam": 2, "n_best": 3}, "not n_best=3, beam=2"),
         ({"n_best": 0}, "n_best must be"),
         ({"alpha": -0.1}, "alpha must be"),
@@ -412,10 +412,10 @@ def test_a_model_is_searched_as_it_computes_however_it_was_changed(change):
 
 def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
     model, src = toy(), torch.tensor([[3, 4]])
-    with pytest.raises(ValueError, match="no token -1"):
-        beam_search(model, src, None, 6, START, END, forbidden=[-1])
-    with pytest.raises(ValueError, match="no token -1"):
-        greedy_decode(model, src, None, 5, START, END, forbidden=[-1])
+    for search in (greedy_decode, beam_search):
+        for token in (-1, 12):
+            with pytest.raises(ValueError, match=f"no token {token} to forbid"):
+                search(model, src, None, 6, START, END, forbidden=[token])
     with pytest.raises(ValueError, match="all tokens are forbidden"):
         greedy_decode(model, src, None, 5, START, END, forbidden=range(12))
     with torch.no_grad():

@@ -135,3 +135,9 @@ def test_what_cannot_be_run_is_refused(batches, mode):
     model, loss, *_ = system()
     with pytest.raises(ValueError, match=r"mode must be|no target token"):
         run_epoch(batches, model, loss, mode=mode)
+
+
+def test_no_batch_an_update_is_refused():
+    model, loss, optimizer, _ = system()
+    with pytest.raises(ValueError, match="accum_iter must be at least 1, not 0"):
+        run_epoch(BATCHES, model, loss, optimizer, accum_iter=0)

@@ -115,6 +115,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
     if arguments[0] not in commands:
+        if close := get_close_matches(arguments[0], commands, 1):
+            parser.error(f"there is no command {arguments[0]}; did you mean {close[0]}?")
         return parser.parse_args(arguments)
     name, *rest = arguments
     command = commands[name]
