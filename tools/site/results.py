@@ -191,7 +191,7 @@ TEXTS = {  # of benchmarks/own_data.py, with their scores
 
 def own_data_table() -> str:
     """What is chosen for a text of one's own, beside random settings that had the same time, a row a text."""
-    runs = recorded("own_data")["runs"]
+    runs = [run for run in recorded("own_data")["runs"] if not run["pairs"]]
     latest = [run["commit"] for run in runs if run["kind"] == "chosen"][-1:]  # of the rules
     rows = []
     for data, what in TEXTS.items():
@@ -208,6 +208,20 @@ def own_data_table() -> str:
     return table(head, rows)
 
 
+def own_sizes_table() -> str:
+    """What is chosen for more and more pairs of one text, and the score that it has."""
+    runs = {
+        run["trained_on"]: run
+        for run in recorded("own_data")["runs"]
+        if run["kind"] == "chosen" and run["data"] == "interface"
+    }
+    rows = [
+        [f"{pairs:,}", shape(run), f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"]
+        for pairs, run in sorted(runs.items())
+    ]
+    return table("| pairs | chosen | BLEU |", rows)
+
+
 def shape(run: dict[str, Any]) -> str:
     """The settings of a run, in short."""
     s = run["settings"]
@@ -217,7 +231,10 @@ def shape(run: dict[str, Any]) -> str:
 
 
 PAGES = {
-    ROOT / "tools" / "site" / "pages" / "train.md": {"own_data": own_data_table},
+    ROOT / "tools" / "site" / "pages" / "train.md": {
+        "own_data": own_data_table,
+        "own_sizes": own_sizes_table,
+    },
     ROOT / "README.md": {"results": results_table, "speeds": three_speeds},
     ROOT / "benchmarks" / "README.md": {"speeds": speed_table, "int8": int8_table},
 }
