@@ -184,13 +184,16 @@ assert longer["6000"] > longer["1000"] + 20
 # %% [markdown]
 # A small vocabulary makes long sequences, and the time of attention grows with the square of their length. In
 # a large one, many pieces are rare, and a vector that is hardly ever updated learns little. So the right size
-# grows with the text: the paper took 37,000 pieces for 4.5 million pairs of sentences.
+# grows with the text: the paper took 37,000 pieces for 4.5 million pairs of sentences. (Each of ours also
+# holds some 250 single bytes that this text never needs, a quarter of the smallest. That is why its share of
+# rare pieces is larger than that of the middle one.)
 #
 # And here? We raced four sizes in a smaller model, three seeds each, with the same sentences in the same
 # batches. With 500, 1,000, 2,000 and 6,000 pieces, the test text had 17, 38, 64 and 72 BLEU. The largest was
 # also the best after four times the training. Our text is easy for whole words: it has some 3,000 different
 # ones, and hardly any that are unknown. Real text has names and compounds, so try sizes on your own text
-# ([the race](evidence/table_3_at_our_size.ipynb)). We go on with 2,000 pieces, which shows how words are cut.
+# ([the race](evidence/table_3_at_our_size.ipynb)). We go on with
+# 2,000 pieces, which shows how words are cut, so the race has chosen nothing for our model.
 #
 # If you race sizes yourself, which loss do you compare? Not the loss *per token*: the tokens of two
 # vocabularies are not the same. Divide the loss of the whole text by something that no vocabulary changes,
@@ -324,9 +327,9 @@ assert exact > scored.accuracy**tokens + 0.05  # more than independent mistakes 
 # %% [markdown]
 # After two minutes of training, the model gets the word order and most words right. The second number is so
 # much lower than the first because a sentence is right only if every token is ([09](09_first_example.ipynb)).
-# It is not as low as the ninth-power rule of that lesson predicts, though. The rule assumes that mistakes are
-# independent, but sentences differ in difficulty: mistakes *cluster* in the hard ones and leave others
-# untouched.
+# It is not as low as that lesson's rule predicts, though: the share of right tokens, to the power of the
+# sentence's length (here about 13 tokens). The rule assumes that mistakes are independent, but sentences
+# differ in difficulty: mistakes *cluster* in the hard ones and leave others untouched.
 #
 # And the penguin? The second sentence below has a word that never occurs in the training text, and the third
 # has no capitals:
@@ -453,9 +456,9 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 # BLEU directly with a score that you compute with sacreBLEU today. Lesson [12](12_results.ipynb) says how
 # large the difference is.
 #
-# **Remember:** BLEU is the geometric mean of four shares: of the translation's n-grams that also occur in the
-# reference, counted over the whole text, with a penalty for short output. Always give the signature with the
-# score.
+# **Remember:** BLEU is the geometric mean of four shares, one for each length of n-gram: how many of the
+# translation's n-grams also occur in the reference, counted over the whole text. A penalty for short output
+# comes on top. Always give the signature with the score.
 
 # %% [markdown]
 # ## A score needs neighbors and an interval
@@ -467,7 +470,7 @@ assert abs(bleu(said, val.tgt, tokenize="char").value - official.value) > 0.5
 #
 # Beside BLEU we print **chrF** (Popović, [2015](https://aclanthology.org/W15-3049/)), which compares runs of
 # 1 to 6 *characters*. It is a mean of precision (how much of the translation is in the reference?) and recall
-# (how much of the reference is in the translation?), in which recall counts twice. It needs no rules for
+# (how much of the reference is in the translation?), in which recall counts more. It needs no rules for
 # cutting words, and a word with a wrong ending still earns something.
 #
 # **Before you run this:** which of the two scores will be kinder to the third system, whose words are right

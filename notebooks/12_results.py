@@ -504,9 +504,9 @@ assert ours.low < 41.02 < ours.high
 #
 # This is longer and less impressive, but a reader can judge it. Their score lies inside our interval, but
 # this alone settles nothing: both were scored on the same sentences, and for a paired interval we would need
-# their translations. What settles it is the seed. The difference of two equally good training runs has a
-# standard deviation of $\sqrt{2} \cdot 0.65 = 0.9$, so 95 of 100 such differences lie within ±1.8. Our lead
-# is 0.33. *What did each look change, and how much is a look worth? [How honest is a test
+# their translations. The seed alone could explain the lead. The difference of two equally good training runs
+# has a standard deviation of $\sqrt{2} \cdot 0.65 = 0.9$, so 95 of 100 such differences lie within ±1.8. Our
+# lead is 0.33. *What did each look change, and how much is a look worth? [How honest is a test
 # score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:

@@ -8,7 +8,7 @@
 # Previous: [12_results](12_results.ipynb) · Next: [14_attention_in_pytorch](14_attention_in_pytorch.ipynb) ·
 # Attention itself: [02_attention](02_attention.ipynb)
 #
-# *45 minutes to read, half a minute to run.*
+# *48 minutes to read, half a minute to run.*
 #
 # - **Before:** you know attention, masks and heads ([02](02_attention.ipynb),
 #   [03](03_multi_head_attention.ipynb)) and how a decoder reads a known translation
@@ -475,9 +475,9 @@ assert (layer, head) == (2, 1)
 assert tested.min() > 0.5
 
 # %% [markdown]
-# This story holds for these sentences. In layer 3, head 2, the article usually puts its largest weight on its
-# noun, even when two adjectives stand between them. One rival story is left: in all our sentences, the
-# article's own noun is also the next noun.
+# This story holds for these sentences. In layer 3, head 2 of the encoder, the article usually puts its
+# largest weight on its noun, even when two adjectives stand between them. One rival story is left: in all our
+# sentences, the article's own noun is also the next noun.
 #
 # **Remember:** look for other stories that fit your examples, and write sentences on which the stories
 # disagree.
@@ -547,8 +547,8 @@ assert harm.sum() < 0.7 * (all_uniform - intact)
 # %% [markdown]
 # The loss hardly rises. The most plausible head is not the most important one, and no single head matters
 # much. Added up, the 16 increases are ≈0.32. When all heads were uniform at once, the loss rose by ≈1.82. Do
-# the heads replace each other? If they do, several together cost more than the sum of each alone. We make
-# several uniform at the same time: the six that matter least, and then each layer as a whole.
+# the heads replace each other? If they do, several together cost more than what each costs alone, added up.
+# We make several uniform at the same time: the six that matter least, and then each layer as a whole.
 
 
 # %% tags=["scaffold"]
@@ -574,7 +574,8 @@ assert sum(by_layer) < 0.5 * (all_uniform - intact)
 # layer, the heads do replace each other: together they cost 0.35, but one by one only 0.19. And so do the
 # layers. One layer at a time, the four increases add up to 0.50, but all four layers at once cost 1.82: what
 # one layer misses, another may supply. (It is a hint, not a proof: uniform weights put states into the stream
-# that the model has never seen, and two such disturbances may be worse than twice one.)
+# that the model has never seen, and two such disturbances together may do more harm than the two of them one
+# by one.)
 #
 # A larger model can do without most of its encoder heads. Voita and colleagues (2019) trained a translator
 # of the paper's base size further, so that it learned to switch off its own heads. Without 38 of its 48
@@ -723,7 +724,7 @@ assert feminine > 0.9 > 0.05 > masculine
 # and colleagues (2022). An **induction head** continues what it has seen before: in *[A] [B] … [A]*, it looks
 # at the token *after* the earlier *A* and predicts *B* again. It needs no knowledge of the words, so we can
 # grow it in seconds on random tokens. Each row is a random pattern of 5 to 12 tokens that repeats. Nothing in
-# the first round can be predicted, and everything after the first repeated token can.
+# the first round can be predicted, and nearly everything after the first repeated token can.
 #
 # The model is a decoder-only Transformer with nothing but attention: no feed-forward network, two heads of
 # width 16. A folded cell below trains it for 700 updates.

@@ -45,7 +45,7 @@ if not any(distributions(name="annotated-transformer")):
 # ## A sentence and its tree
 #
 # Ask a language model for JSON or SQL, and another program has to read what it writes. A single bracket out
-# of place, and the program can't. So three questions stand before whoever lets a model write a structure:
+# of place, and the program can't. So whoever lets a model write a structure should ask three questions:
 #
 # 1. Is the model any better than a dozen lines of code? A strong baseline comes first.
 # 2. Does it read the words, or does it only know what structures look like? For this we need sentences whose
@@ -324,11 +324,11 @@ assert not {pair.english for pair in held_out} & {pair.english for pair in train
 # %% [markdown]
 # ## Two readings, one meaning
 #
-# Real text is full of sentences like the one about the telescope. The grammar's sentences are not: each has
-# one reading. So we add sentences that have two. They all look alike, *She saw the cook with a hammer*, and
-# the folded cell gives each the tree that makes sense. Somebody who *hits* the cook with a hammer uses the
-# hammer. Somebody who *sees* the cook with a hammer does not, so in that sentence the cook has it. Neither
-# the verb nor the thing decides alone; the pair does.
+# Real text is full of sentences like the one about the telescope. Those of our grammar are different: each
+# has only one reading. So we add sentences that have two. They all look alike, *She saw the cook with a
+# hammer*, and the folded cell gives each the tree that makes sense. Somebody who *hits* the cook with a
+# hammer uses the hammer. Somebody who *sees* the cook with a hammer does not, so in that sentence the cook
+# has it. Neither the verb nor the thing decides alone; the pair does.
 
 # %% tags=["scaffold"]
 from itertools import product

@@ -7,7 +7,7 @@
 # Previous: [19_a_model_of_today](19_a_model_of_today.ipynb) · You can read this lesson right after
 # [17_since_2017](17_since_2017.ipynb)
 #
-# *45 minutes to read, about a minute and a half to run.*
+# *50 minutes to read, about a minute and a half to run.*
 #
 # - **Before:** you know what a decoder-only language model is ([00](00_start_here.ipynb),
 #   [17](17_since_2017.ipynb)) and how a model is trained ([08](08_training_recipe.ipynb)).
@@ -253,7 +253,7 @@ print("predicts:", ["-" if token < 0 else symbols[token] for token in targets[0]
 # %% [markdown]
 # **Before you run this:** we train with 300 examples for 200 updates, from the pretrained model and from a
 # new one, each with and without masking the questions. (A new model gets a higher learning rate.) Put the
-# four in order.
+# four in order, from the best to the worst.
 
 # %%
 import copy
@@ -396,9 +396,9 @@ print(len(preferred), "pairs, such as", preferred[0], "before", rejected[0])
 
 # %% [markdown]
 # Readers can't judge every answer that a model will ever write. But a second model, the **reward model**, can
-# learn to predict them. It gives each answer $y$ to a question $x$ one number, its reward $r(x, y)$. How do
-# two numbers become a preference? By an old model of who wins a match (Bradley and Terry, 1952): the
-# preferred answer $y_w$ wins against the rejected one, $y_l$, with the probability
+# learn to predict what they would say. It gives each answer $y$ to a question $x$ one number, its reward
+# $r(x, y)$. How do two numbers become a preference? By an old model of who wins a match (Bradley and Terry,
+# 1952): the preferred answer $y_w$ wins against the rejected one, $y_l$, with the probability
 #
 # $$p(y_w \text{ wins}) = \sigma\left(r(x, y_w) - r(x, y_l)\right), \qquad \sigma(z) = \frac{1}{1 + e^{-z}}$$
 #
@@ -471,20 +471,22 @@ assert fooled > 0.95
 # $\pi_0$ those of the model as it was. Five lines lead from RLHF to DPO:
 #
 # 1. RLHF maximizes the mean of $r(x, y) - \beta \log \frac{\pi(y \mid x)}{\pi_0(y \mid x)}$ over answers $y$
-#    that are drawn from $\pi$.
+#   that are drawn from $\pi$.
 # 2. Let $\pi^*(y \mid x) = \pi_0(y \mid x)\, e^{r(x, y) / \beta} / Z(x)$, where $Z(x)$ is the sum over all
-#    answers that makes the probabilities add up to 1. Solved for $r$, this is $r(x, y) = \beta \log
-#    \frac{\pi^*(y \mid x)}{\pi_0(y \mid x)} + \beta \log Z(x)$.
-# 3. Put into line 1, $\pi_0$ cancels. What remains is $\beta \log Z(x)$, which does not depend on $\pi$,
-#    minus $\beta$ times the mean of $\log \frac{\pi(y \mid x)}{\pi^*(y \mid x)}$, which is the KL divergence
-#    of $\pi$ from $\pi^*$. That is never negative, and 0 only for $\pi = \pi^*$. So $\pi^*$ is the best
-#    model.
+#   answers that makes the probabilities add up to 1. Solved for $r$, this is $r(x, y) = \beta \log
+#   \frac{\pi^*(y \mid x)}{\pi_0(y \mid x)} + \beta \log Z(x)$.
+# 3. If we put this into line 1, $\pi_0$ cancels. What remains is $\beta \log Z(x)$, which does not depend on
+#   $\pi$, minus $\beta$ times the mean of $\log \frac{\pi(y \mid x)}{\pi^*(y \mid x)}$, which is the KL
+#   divergence of $\pi$ from $\pi^*$. That is never negative, and 0 only for $\pi = \pi^*$. So $\pi^*$ is the
+#   best model.
 # 4. Nobody can compute $Z(x)$, a sum over all possible answers. But Bradley and Terry need only a
-#    *difference* of two rewards of one question, and there $\beta \log Z(x)$ cancels.
+#   *difference* of two rewards of one question, and there $\beta \log Z(x)$ cancels.
 # 5. So we put line 2 into their loss, with the model that we train in the place of $\pi^*$:
 #
 # $$-\log \sigma\left(\beta \left[ \log \frac{\pi(y_w \mid x)}{\pi_0(y_w \mid x)} - \log \frac{\pi(y_l \mid
-# x)}{\pi_0(y_l \mid x)} \right]\right)$$ The folded cell checks this with four possible answers. It climbs to
+# x)}{\pi_0(y_l \mid x)} \right]\right)$$
+#
+# The folded cell checks this with four possible answers. It climbs to
 # the maximum of line 1 by gradients alone, and then compares $\beta \log (\pi / \pi_0)$ with the rewards.
 
 # %% tags=["scaffold"]
@@ -673,7 +675,7 @@ assert before[0] < human < after[0] - 0.08
 assert after[1] > before[1] + 0.02
 
 # %% [markdown]
-# They can, and without a single example. For most questions, the right answer was the model's most probable
+# They can, and without one more example. For most questions, the right answer was the model's most probable
 # one all along: drawn answers are now as good as the likeliest ones were. That much, a low temperature would
 # have given for nothing. What is new stands in the second column: nearly all of the likeliest answers are
 # right now.
@@ -739,9 +741,9 @@ plt.show()
 # symbols give with a single try.*
 #
 # The vote finds what the model thinks most probable, and with many tries it comes up to the likeliest symbols
-# and stops there. The verifier finds every answer that is right *once*. In large models, too, pass@k goes on
-# rising over thousands of tries, while votes and reward models level off after some hundred (Brown et al.,
-# 2024).
+# and stops there. The verifier solves every question for which *one* try is right. In large models, too,
+# pass@k goes on rising over thousands of tries, while votes and reward models level off after some hundred
+# (Brown et al., 2024).
 #
 # The rewards have moved the same answers into fewer tries: one of 16 was nearly always right before, and now
 # one is enough most of the time. Yue et al. (2025) measured this for large models: after such training,

@@ -298,8 +298,8 @@ assert two_runs[5] > max(two_runs[0], two_runs[-1]) + 1
 # hidden layer.
 #
 # Is that really the reason? If it is, then *one* model and itself must have a hill between them, as soon as
-# we put its heads and its hidden units into another order. Each takes along its rows and columns, so the
-# function stays the same.
+# we put its heads and its hidden units into another order. Each head and each unit takes its rows and columns
+# along, so the function stays the same.
 #
 # **Before you run this:** what is the loss of the reordered model? And that of its mean with the model as it
 # was?
@@ -413,7 +413,8 @@ assert -together.mean() < of_five[-1] - 0.05
 # - The mean of the last checkpoints of one run can be better than each of them, because the noise of the
 #   batches cancels. A learning rate that falls to 0 does the same.
 # - The weights of two seeds cannot be averaged, because nothing makes the same number do the same work in
-#   both: even a model and its own reordered copy have a hill between them. Models with a common past can.
+#   both: even a model and its own reordered copy have a hill between them. Those of models with a common past
+#   can be averaged.
 # - An ensemble averages predictions instead of weights. It works across seeds, and costs one pass for each
 #   member.
 #

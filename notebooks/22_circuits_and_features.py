@@ -8,7 +8,7 @@
 # Previous: [13_reading_attention](13_reading_attention.ipynb), after which you can read this lesson · Next:
 # [14_attention_in_pytorch](14_attention_in_pytorch.ipynb)
 #
-# *24 minutes to read, half a minute to run.*
+# *30 minutes to read, half a minute to run.*
 #
 # - **Before:** you know what a head computes ([03](03_multi_head_attention.ipynb)), what a position vector is
 #   ([05](05_positional_encoding.ipynb)), and what patching shows ([13](13_reading_attention.ipynb)).
@@ -47,7 +47,7 @@ if not any(distributions(name="annotated-transformer")):
 # ## What does a head write?
 #
 # In [13](13_reading_attention.ipynb), we asked where a head looks. But an arrow to *woman* does not say what
-# the head takes from there. Let us ask the weights. We give the state of a noun, as the encoder ends it, to
+# the head takes from there. Let us ask the weights. We give the state of a noun, as it leaves the encoder, to
 # one head of the decoder alone, and read what the head would write in the generator's language: the tokens
 # whose scores rise the most.
 
@@ -186,12 +186,13 @@ assert gendered.flatten().sort().values[-3] < 0.6 * gendered[3, 0]
 # %% [markdown]
 # Several heads of layers 3 and 4 are dictionaries. Gender is in few places: mostly in head 2 of layer 3 and
 # head 1 of layer 4. In the first cell, the former wrote mostly articles in small letters, which stand within
-# a sentence, and the latter nearly only words with a capital, such as begin one. So we can predict what each
-# head is *for*.
+# a sentence, and the latter nearly only words with a capital letter, like those that begin a sentence. So we
+# can predict what each head is *for*.
 #
 # The reading has a gap: between the head and the generator lie norms, feed-forward networks and, for layer 3,
 # another layer. So we test it. We silence one head at a time, by setting its rows of $W^O$ to zero, and
-# measure how far the log-odds of a masculine against a feminine article lie apart for three pairs of nouns.
+# compare the log-odds of a masculine against a feminine article: how far apart are they for masculine and for
+# feminine nouns, in three pairs?
 #
 # **Before you run this:** which head will matter for the first word of a sentence (*Ein Mann*, *Eine Frau*),
 # and which for an article within it (*einen Ball*, *eine Gitarre*)?
@@ -274,9 +275,9 @@ plt.show()
 # ## What does a head look for?
 #
 # For the QK circuit we need to know what an $x$ is made of. In the first layer of the encoder we know it
-# exactly: an embedding plus a position vector, $x_i = e_i + p_i$. So every score is a sum of four parts: word
-# to word, word to place, place to word, and place to place. The last part, $p_i\, W^Q W^{K\top} p_j^\top /
-# \sqrt{d_k}$, needs no text at all.
+# exactly: an embedding plus a position vector, $x_i = e_i + p_i$. So every score is (without the biases) a
+# sum of four parts: word to word, word to place, place to word, and place to place. The last part, $p_i\, W^Q
+# W^{K\top} p_j^\top / \sqrt{d_k}$, needs no text at all.
 #
 # **Before you run this:** we draw it for the four heads of this layer. If a head looked at the word before,
 # whatever it is, what would its picture look like?
@@ -321,7 +322,7 @@ assert hits[3] / rows > 0.4 > 0.1 > hits[:3].max() / rows
 # %% [markdown]
 # Three heads hardly care about places. Head 4 has a stripe: *look two places back*, wherever you are. The
 # stripe is straight because a position's vector is turned by the same matrix at each step
-# ([05](05_positional_encoding.ipynb)), so a product of two of them can depend on their distance.
+# ([05](05_positional_encoding.ipynb)), so a product of two of them can depend on their distance alone.
 #
 # In real captions, this head gives its largest weight to the place two back in nearly half of the rows. In
 # the others, the three parts with words decide. So from this picture alone you would have overrated the
@@ -393,8 +394,8 @@ assert (sparse.norm(dim=1) > 1).all()
 # %% [markdown]
 # If all features are always there, the model keeps two of them well and gives up most of the rest: two
 # numbers, two features. If they are rare, it keeps all five, at equal angles. When one is present, the others
-# see a part of it, but the bias and the ReLU cut these small false readings off. Only two features at a time
-# get into each other's way, and that is rare.
+# see a part of it, but the bias and the ReLU cut these small false readings off. They get into each other's
+# way only when two are present at a time, and that is rare.
 #
 # The price is that no *single* number of the vector means anything: each of the five features moves both. If
 # large models do the same, looking at their neurons one by one is looking at the wrong things.
@@ -483,10 +484,10 @@ assert agree.min() > 0.99
 # %% [markdown]
 # ## Exercises
 #
-# **Exercise 1 (pencil).** In the paper's base model, $d_{model} = 512$ and $d_k = 64$. How many entries has
-# the QK circuit of a head, and how many numbers do $W^Q$ and $W^K$ have together? Now multiply $W^Q$ by an
-# invertible matrix $R$ from the right. What must you do to $W^K$ so that the head stays the same? What does
-# this say about a single number of a query?
+# **Exercise 1 (pencil).** In the paper's base model, $d_{model} = 512$ and $d_k = 64$. How many entries does
+# the QK circuit of a head have, and how many numbers do $W^Q$ and $W^K$ have together? Now multiply $W^Q$ by
+# an invertible matrix $R$ from the right. What must you do to $W^K$ so that the head stays the same? What
+# does this say about a single number of a query?
 
 # %% tags=["solution"]
 _ = torch.manual_seed(0)
@@ -499,8 +500,8 @@ torch.testing.assert_close((wq @ r) @ (wk @ r.inverse().T).T, wq @ wk.T, atol=0.
 
 # %% [markdown]
 # **Exercise 2 (medium).** Build. In the first layer, $x = e + p$. Cut the scores of a head into their four
-# parts. Each has the queries' side first: `"word to place"` is what the word of the token that looks gives to
-# the place of the token that is looked at.
+# parts. Each has the queries' side first: `"word to place"` is the part that comes from the word of the token
+# that looks and the place of the token that is looked at.
 
 
 # %% tags=["exercise"]
