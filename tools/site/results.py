@@ -210,14 +210,12 @@ def own_data_table() -> str:
 
 def own_sizes_table() -> str:
     """What is chosen for more and more pairs of one text, and the score that it has."""
-    runs = {
-        run["trained_on"]: run
-        for run in recorded("own_data")["runs"]
-        if run["kind"] == "chosen" and run["data"] == "interface"
-    }
+    runs = [run for run in recorded("own_data")["runs"] if run["data"] == "interface"]
+    most = max(run.get("trained_on", 0) for run in runs)  # the oldest runs do not say
+    chosen = {run["pairs"] or most: run for run in runs if run["kind"] == "chosen" and run["of"] == 300}
     rows = [
         [f"{pairs:,}", shape(run), f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"]
-        for pairs, run in sorted(runs.items())
+        for pairs, run in sorted(chosen.items())
     ]
     return table("| pairs | chosen | BLEU |", rows)
 
