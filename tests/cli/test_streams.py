@@ -208,7 +208,8 @@ def test_files_are_written_though_scores_cannot_be_printed(
     with contextlib.suppress(OSError), open("/dev/full" if output == "full" else write, "w") as out:
         monkeypatch.setattr(sys, "stdout", out)
         found = scored(model, files, "--save", save, "--json", scores)
-    told = [line for line in capfd.readouterr().err.splitlines(True) if "were cut" not in line]
+    told = capfd.readouterr().err.splitlines(True)
+    told = [line for line in told if "were cut" not in line and "go by chrF" not in line]
     assert (found, "".join(told)) == (code, says)
     assert save.read_bytes().count(b"\n") == read_json(scores)["sentences"] == 10
 

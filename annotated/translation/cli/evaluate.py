@@ -29,12 +29,12 @@ def evaluate(args: argparse.Namespace) -> None:
     """Score a model; see `annotated evaluate --help`."""
     model = find_model(args.model)
     inputs = [args.src, args.tgt, args.config, args.variants, *model.iterdir()]
+    check_output(args.save, inputs)
+    check_output(args.json, [*inputs, args.save])
     if args.save is not None and (args.save.suffix == ".gz" or table_suffix(args.save) not in SAVED):
         raise ValueError(
             f"--save {args.save} must be a .csv or .tsv file, or one of lines, such as a .txt file"
         )
-    check_output(args.save, inputs)
-    check_output(args.json, [*inputs, args.save])
     search = SearchConfig(**search_settings(args))
     with located():
         translator = load_translator(args)
