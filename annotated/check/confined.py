@@ -290,6 +290,8 @@ class Confinement:
         made = builtins.__build_class__(body, name, *bases, **options)
         if not isinstance(made, type) or issubclass(made, torch.Tensor | int | float | type):
             raise Refused(f"class {name}: a graded file has no tensors, numbers or types of its own kind")
+        if {"__eq__", "__hash__"} & {*vars(made)} and issubclass(made, torch.nn.Module | str | bytes):
+            raise Refused(f"class {name}: modules and texts of a graded file are not equal by its own rule")
         if look := vars(made).get("__getattr__"):  # C asks by it for what passes for memory
             made.__getattr__ = lambda x, name: look(x, name if not is_special(name) else refuse(name))  # type: ignore[attr-defined]
         return made

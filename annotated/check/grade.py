@@ -34,6 +34,7 @@ from annotated.check.confined import Confinement
 from annotated.check.law import EXCUSED
 from annotated.check.report import Finding, Report, Status
 
+TEXT = 4000  # characters of a message or a traceback, at most
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
 
@@ -225,8 +226,9 @@ def check_in_child(
     os.chdir(path.parent)
     loader = Confinement(place, allow).enter()
     sys.addaudithook(stay_inside)
-    findings = run_file(path, adapter, seconds, required, loader).findings
-    data = (json.dumps({"token": token, "findings": [asdict(f) for f in findings]}) + "\n").encode()
+    findings = [asdict(f) for f in run_file(path, adapter, seconds, required, loader).findings]
+    findings = [{k: x[:TEXT] if isinstance(x, str) else x for k, x in f.items()} for f in findings]
+    data = (json.dumps({"token": token, "findings": findings}) + "\n").encode()
     while data:
         data = data[os.write(pipe, data) :]
     os._exit(0)

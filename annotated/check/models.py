@@ -7,10 +7,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, first, parameters_of, perturb, takes_all, unclear
+from annotated.check.adapt import Code, Missing, Unclear, first, parameters_of, perturb, takes_all, unclear
 from annotated.check.comparing import close
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
+TELLS = "__call__ parameters named_parameters modules named_modules children named_children".split()
 HEADS = ("generator", "project", "projection", "projection_layer", "fc_out", "out", "linear", "fc", "head")
 
 
@@ -38,6 +39,12 @@ class Model:
         module = code.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
+        inside = [module]
+        for part in inside:
+            for name in TELLS:  # what is hidden from PyTorch is hidden from the laws
+                if name in vars(part) or getattr(type(part), name) is not getattr(nn.Module, name):
+                    raise Unclear(f"{type(part).__name__} has its own `{name}`: what it holds cannot be told")
+            inside += [x for x in part._modules.values() if x is not None and x not in inside]
         vocabularies = {sizes["src_vocab"], sizes["tgt_vocab"]}
         if not any(vocabularies & {*p.shape} for p in module.parameters()):
             raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")

@@ -147,7 +147,8 @@ REACHES = {
     "three": "type('T', (), {})",
     "type of a type": "type(type(1))('T', (), {})",
     "enumeration": "import enum\nenum.Enum('T', {name('eq'): f})",
-    "equal": "class X:\n    def __eq__(self, other): return True",
+    "equal": "class X(str):\n    def __eq__(self, other): return True",
+    "equal layers": "class X(nn.Module):\n    def __hash__(self): return 1",
     "reduced": "class X:\n    def __reduce_ex__(self, n): return f, ()",
     "function of torch": "class X:\n    def __torch_function__(self, *a): pass",
     "memory": "torch.zeros(1).untyped_storage()",
@@ -254,6 +255,20 @@ class Config:
 
 class Options(TypedDict):
     eps: float
+
+
+class Size:
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+    def __add__(self, other):
+        return Size(self.n + other.n)
+
+
+assert Size(1) + Size(2) == Size(3)
 
 
 class Base(nn.Module, ABC):

@@ -69,14 +69,15 @@ def dropout_of_weights(code: Code) -> None:
         raise Missing("attention takes no dropout")
     seen: list[Tensor] = []
 
-    def half(x: Tensor) -> Tensor:
-        seen.append(x)
-        return x * 0.5
+    class Half(nn.Module):  # as `nn.Dropout` is one
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(x)
+            return x * 0.5
 
     q, k, v = torch.randn(1, 1, 4, 8), torch.randn(1, 1, 5, 8), torch.randn(1, 1, 5, 6)
     plain = first(code.attention(q, k, v))
     try:
-        got = first(code.attention(q, k, v, dropout=half))
+        got = first(code.attention(q, k, v, dropout=Half()))
     except (TypeError, RuntimeError):
         raise Missing("attention takes no dropout that is a function") from None
     expect(seen, "the dropout that is given is never called")
