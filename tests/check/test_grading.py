@@ -298,6 +298,7 @@ class Network(Base):
     def __init__(self, d_model):
         super().__init__(d_model=d_model)
         self.net = nn.Sequential(nn.Linear(d_model, 4), nn.ReLU(), nn.Linear(4, d_model))
+        self.named = nn.ModuleDict({"net": self.net})
         self.net[0].weight.requires_grad = False
         self.register_buffer("ones", torch.ones(1))
         self.apply(self._init_weights)
@@ -306,7 +307,7 @@ class Network(Base):
 
     def forward(self, x):
         logger.debug("shape %s", x.shape)
-        return self.net(x) * self.ones.to(x.device)
+        return self.named.net(x) * self.named["net"](x).sign().abs() * self.ones.to(x.device)
 
     def __getattr__(self, name):
         return super().__getattr__(name)
