@@ -16,6 +16,7 @@ import pytest
 import torch
 from command_line import complains, ends
 
+import annotated
 from annotated import check
 from annotated.check.confined import Confinement, Refused
 from annotated.check.grade import grade, grades_as_csv, watch
@@ -403,6 +404,17 @@ class Zeros(torch.nn.Module):
 def test_parts_that_compute_nothing_break_their_laws() -> None:
     assert check.embeddings(Zeros).of("failed")
     assert check.generator(Zeros).of("failed")
+
+
+@pytest.mark.parametrize("name", ["named_parameters", "__call__"])
+def test_what_a_model_hides_from_pytorch_is_not_passed_over(name: str) -> None:
+    layer = annotated.make_model(23, 29, N=1, d_model=24, d_ff=40, h=4)
+    kind = type(layer.encoder.layers[0])
+    layer.encoder.layers[0].__class__ = type(
+        "Hiding", (kind,), {name: lambda self, *args, **kwargs: iter(())}
+    )
+    report = check.make_model(lambda src_vocab, tgt_vocab: layer)
+    assert any(f"its own `{name}`" in f.seen for f in report.findings)
 
 
 # ---- whole gradings: a wrong attention is written below each cheat, and none may pass or change another's grade
