@@ -165,7 +165,7 @@ def with_length(name, text, settings, seconds):
     lengths = [
         rules.mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)
     ]
-    shape = {name: value for name, value in settings.items() if name in rules.MODEL}
+    shape = {name: value for name, value in settings.items() if name in rules.MODEL_FIELDS}
     config = TransformerConfig.base(vocab, vocab, **shape)
     speed = rules.tokens_per_second(config, lengths, torch.device("cpu"), time.process_time)
     steps = max(20, int(speed * seconds * rules.TRAINING / settings["max_tokens"]))
