@@ -287,6 +287,7 @@ class Confinement:
         return stream(data if "b" in mode else data.decode())
 
     def build_class(self, body: Callable[..., Any], name: str, *bases: Any, **options: Any) -> Any:
+        options = {} if any(isinstance(base, Absent) for base in bases) else options
         made = builtins.__build_class__(body, name, *bases, **options)
         if not isinstance(made, type) or issubclass(made, torch.Tensor | int | float | type):
             raise Refused(f"class {name}: a graded file has no tensors, numbers or types of its own kind")

@@ -203,8 +203,7 @@ def run_beams(
     scores[:, 0] = 0
     while searches:
         length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol
-        mask = visible if tree else None
-        log_probs = next_log_probs(model, memory, src_mask, tokens, mask, cache)  # (B, k, V)
+        log_probs = next_log_probs(model, memory, src_mask, tokens, visible if tree else None, cache)
         forbid(log_probs, forbidden)
         restrict(log_probs, tokens, searches)
         # Twice the beam: even if half of the continuations end, k remain.
@@ -270,13 +269,9 @@ def repeating(tokens: list[int], n: int) -> list[int]:
 
 
 def next_log_probs(
-    model: EncoderDecoder,
-    memory: Tensor,
-    src_mask: Tensor,
-    tokens: Tensor,
-    visible: Tensor | None,
-    cache: DecoderCache,
-) -> Tensor:
+    model: EncoderDecoder, memory: Tensor, src_mask: Tensor,
+    tokens: Tensor, visible: Tensor | None, cache: DecoderCache,
+) -> Tensor:  # fmt: skip
     """Compute the log-probabilities (B, k, V) of what follows the hypotheses `tokens` (B, k, length).
 
     Only the last token of each is computed. With `visible` (B, k, k * length), which masks the cache, the new

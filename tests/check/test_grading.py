@@ -254,7 +254,7 @@ class Config:
     kinds: list = field(default_factory=lambda: [Kind("pre").value])
 
 
-class Options(TypedDict):
+class Options(TypedDict, total=False):
     eps: float
 
 
