@@ -566,8 +566,8 @@ plt.show()
 
 # %% [markdown]
 # *Figure 3. The same two outputs, scored on 200 draws of the test sentences. The two groups of scores do not
-# overlap, so luck with the sentences cannot explain the difference. (Another seed would move our score, too:
-# [12](12_results.ipynb).)*
+# overlap, so luck with the sentences cannot explain the difference. (Another seed would move our score, too,
+# as lesson 12 shows.)*
 
 # %% tags=["check"]
 assert min(drawn_scores["our model"]) > max(drawn_scores["right words, German order"])

@@ -1,5 +1,6 @@
 # %% [markdown]
 # # 16 · Another task: sentences into trees
+#
 # **Can a model that only writes tokens be trusted to write a structure that a program must read? You race the
 # paper's model against simple methods, find out whether it reads the words, and make every output valid.**
 #

@@ -42,5 +42,5 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!annotated\.).*"),
     ("py:class", r"annotated\.check\.adapt\.Model"),
     # These stand for any type.
-    ("py:class", r"annotated\..*\.(Item|Result|Dataclass)"),
+    ("py:class", r"annotated\..*\.(Item|Result|Dataclass|Function)"),
 ]
