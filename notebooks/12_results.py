@@ -325,7 +325,7 @@ plt.show()
 # %% [markdown]
 # *Figure 2. Each dot is one row of Table 3, in the table's groups A to E. The gray band reaches 0.3 BLEU to
 # each side. This width is only our guess of how much a seed may change one run of a large model. For two
-# single runs of the small model above, the bound would be 1.96 · 0.65 · √2, or 1.8.*
+# single runs of the small model above, the bound would be 1.96 · 0.65 · √2, or 1.8, if 0.65 were known.*
 
 # %% tags=["check"]
 near = sum(abs(bleu - 25.8) < 0.35 for _, bleu in TABLE_3.values())
@@ -505,9 +505,10 @@ assert ours.low < 41.02 < ours.high
 # This is longer and less impressive, but a reader can judge it. Their score lies inside our interval, but
 # this alone settles nothing: both were scored on the same sentences, and for a paired interval we would need
 # their translations. The seed alone could explain the lead. The difference of two equally good training runs
-# has a standard deviation of $\sqrt{2} \cdot 0.65 = 0.9$, so 95 of 100 such differences lie within ±1.8. Our
-# lead is 0.33. *What did each look change, and how much is a look worth? [How honest is a test
-# score?](evidence/how_honest_is_a_test_score.ipynb)*
+# has a standard deviation of $\sqrt{2} \cdot 0.65 = 0.9$, so 95 of 100 such differences lie within ±1.8 if
+# the spread of our three runs is the true one (it may be larger, as you have seen, and those runs were
+# without R-Drop). Our lead is 0.33. *What did each look change, and how much is a look worth? [How honest is
+# a test score?](evidence/how_honest_is_a_test_score.ipynb)*
 #
 # A checklist for your own report:
 #

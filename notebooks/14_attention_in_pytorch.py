@@ -259,11 +259,12 @@ plt.show()
 # the distance is 0. So when the softmax is saturated, no score gets a gradient, and dividing by $\sqrt{d_k}$
 # is there to prevent it.
 #
-# The code also shows how **FlashAttention** (Dao et al., 2022) goes back. It never stored the table $P$. The
-# fused kernel keeps only *one* number for each query beside the output: the logarithm of the sum of the
-# exponentials of its scores, `lse` above. With it, any block of $P$ can be computed again as
-# $\exp(S - \text{lse})$, without the rest of the row. The backward pass then makes five large products
-# instead of four. For long texts it is still faster, because it fetches so much less from memory.
+# The code also shows how **FlashAttention** (Dao et al., 2022) goes back. It never stored the table $P$.
+# Since its second version (2023), the kernel keeps only *one* number for each query beside the output: the
+# logarithm of the sum of the exponentials of its scores, `lse` above. With it, any block of $P$ can be
+# computed again as $\exp(S - \text{lse})$, without the rest of the row. The backward pass then makes five
+# large products instead of four. For long texts it is still faster, because it fetches so much less from
+# memory.
 #
 # **Remember:** $dS = P \odot (dP - \text{its mean in the row})$, and that mean is $dO_i \cdot O_i$. The rest
 # of attention's backward pass is matrix products.

@@ -555,7 +555,7 @@ assert rounding["8 bits"] < 0.02 < 0.05 < rounding["4 bits, groups of 16"] < rou
 # decoded. To *multiply* in 8 bits, the *activations*, the numbers that pass from layer to layer, have to be
 # rounded as well, and they are less well behaved. In large language models, a few entries, always the same
 # ones, are many times larger than the rest (Dettmers et al., 2022). With one scale for all, everything else
-# is rounded to nothing.
+# is rounded coarsely, or to nothing.
 #
 # **SmoothQuant** (Xiao et al., 2022) moves the difficulty to where it does less harm. Divide entry $j$ of
 # every input by a number $s_j$, and multiply the weights that this entry meets by the same number: the
@@ -613,8 +613,9 @@ assert ((floating - row).abs() / row).max() < 0.07
 # %% [markdown]
 # The price is precision: with three digits after the leading one, in base two, the error can be as large as
 # 6%. Processors like ours have no arithmetic in float8; GPUs of the H100's generation and later do, and newer
-# ones also multiply 4-bit floating-point numbers, with a scale for every 16 or 32 of them. Even *training*
-# works so, with much care for the scales: most products of DeepSeek-V3 (2024) were made in float8.
+# ones also multiply 4-bit floating-point numbers, with a scale for every 16 or 32 of them. Even
+# *training* works in 8 bits, with much care for the scales: most products of DeepSeek-V3 (2024) were made in
+# float8.
 #
 # How much quality is lost can depend on the processor, too. We recorded the BLEU of three models in the
 # engine CTranslate2, which rounds both factors to 8 bits. It changed by less than 0.3 points with the

@@ -540,8 +540,8 @@ assert inputs_only == 1
 # [15](15_going_fast.ipynb), a third more. In practice one recomputes only what is large and cheap to compute.
 # FlashAttention does that with the attention weights ([14](14_attention_in_pytorch.ipynb)).
 #
-# **Remember:** weights cost 16 bytes each, and activations about $12\, d_{model}$ numbers for each token and
-# layer. Recomputation keeps one twelfth, for a third more arithmetic.
+# **Remember:** weights cost 16 bytes each, and activations, in a layer such as ours, about $12\, d_{model}$
+# numbers for each token and layer. Recomputation keeps one twelfth, for a third more arithmetic.
 
 # %% [markdown]
 # ## Splitting a layer: tensor parallelism

@@ -249,8 +249,8 @@ torch.testing.assert_close(rotary(x, 500_000.0).norm(dim=-1), x.norm(dim=-1))
 # Llama 3 was trained with a base of 500,000. To squeeze a finished model, which was trained on 4,096
 # positions and is to read 16,384, divide all positions by four (*position interpolation*; Chen et al., 2023).
 # This blurs neighbors, which the fast pairs have to tell apart. **YaRN** (Peng et al., 2023) therefore leaves
-# the fast pairs alone and squeezes only the slow ones, whose full turn is longer than the texts of the
-# training. Both methods work best with a little further training.
+# the fast pairs alone, squeezes the slow ones, whose full turn is longer than the texts of the training, and
+# squeezes those in between in part. Both methods work best with a little further training.
 #
 # **Remember:** beyond its training, a model meets angles that it has never seen. So train it on long texts,
 # with a larger base, or squeeze the positions.
@@ -401,11 +401,12 @@ assert at["state of 16 × 16"][64] < at["state of 32 × 32"][64] < at["state of 
 
 # %% [markdown]
 # Later models write into the state more carefully. **State-space models** such as Mamba (Gu and Dao, 2023)
-# let it fade by a factor that depends on the token, $S_t = a_t S_{t-1} + k_t^\top v_t$, so a token can clear
-# the memory. Asked with $k_t$, the memory now answers $k_t S_{t-1}$. The *delta rule* writes only what this
-# answer lacks, $v_t - k_t S_{t-1}$, in the place of $v_t$. Gated DeltaNet (Yang et al., 2024) does both. And
-# **hybrids** keep a few layers of softmax attention, which can look anything up: every fourth layer in the
-# code of Qwen 3.5 and Kimi Linear, every eighth in that of Jamba, whose other layers are Mamba's.
+# let it fade by factors that depend on the token, in the simplest form one for the whole state, $S_t = a_t
+# S_{t-1} + k_t^\top v_t$, so a token can clear the memory. Asked with $k_t$, the memory now answers $k_t
+# S_{t-1}$. The *delta rule* writes only what this answer lacks, $v_t - k_t S_{t-1}$, in the place of $v_t$.
+# Gated DeltaNet (Yang et al., 2024) does both. And **hybrids** keep a few layers of softmax attention, which
+# can look anything up: every fourth layer in the code of Qwen 3.5 and Kimi Linear, every eighth in that of
+# Jamba, whose other layers are Mamba's.
 #
 # **Is a long context used?** The usual test hides one sentence (a *needle*) in a long text and asks for it.
 # Most models find it, but that takes no more than matching words and copying what follows
@@ -413,8 +414,8 @@ assert at["state of 16 × 16"][64] < at["state of 32 × 32"][64] < at["state of 
 # follow a value from variable to variable, and makes it count words. Of 17 models that claimed 32,000 tokens
 # or more, almost all were nearly perfect at the needle, but only half held up at 32,000 in the rest.
 #
-# **Remember:** linear attention is a recurrent network whose state is a sum of $k^\top v$. It costs the same
-# at every length, and it forgets.
+# **Remember:** linear attention is a recurrent network whose state is a sum of $k^\top v$. Each token
+# costs the same at every length, and it forgets.
 
 # %% [markdown]
 # ## Scores that stay small: QK-norm
@@ -763,10 +764,10 @@ assert (left - 0.9999**2000).abs().max() < 0.01
 # %% [markdown]
 # With AdamW, all weights shrink by the same factor.
 #
-# **The schedule.** Half a cosine has to know its end from the beginning, and what comes before the end cannot
-# be used: the rate is still high. A **warm-up–stable–decay** schedule (Hu et al., 2024) keeps the rate
-# constant, and lowers it only in the last tenth or so. From any point of the constant part, you can cool down
-# and have a finished model, or go on with more text ([21](21_averaging.ipynb) cools our own model).
+# **The schedule.** Half a cosine has to know its end from the beginning, and a model taken before the end is
+# worse than it could be: the rate is still high. A **warm-up–stable–decay** schedule (Hu et al., 2024) keeps
+# the rate constant, and lowers it only in the last tenth or so. From any point of the constant part, you can
+# cool down and have a finished model, or go on with more text ([21](21_averaging.ipynb) cools our own model).
 #
 # **The width.** The best learning rate changes with the width of a model, and a large model cannot be tuned.
 # In *μP* (Yang et al., 2022), the first weights and the rate of each matrix are scaled with the width so that
@@ -775,8 +776,8 @@ assert (left - 0.9999**2000).abs().max() < 0.01
 # billion.
 #
 # **The batch.** A larger batch gives a gradient with less noise. That pays until the noise is as small as the
-# gradient itself. Beyond this *critical batch size*, twice the batch hardly saves updates; it grows while the
-# loss falls (McCandlish et al., 2018).
+# gradient itself. Far beyond this *critical batch size*, twice the batch hardly saves updates; it grows while
+# the loss falls (McCandlish et al., 2018).
 #
 # **Remember:** decay the weights beside Adam, not through it. Cool down at the end. In μP, learning rates
 # found in a narrow model hold for a wide one.

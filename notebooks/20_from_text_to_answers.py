@@ -302,8 +302,8 @@ assert shares["new", True][0] > shares["new", False][0]
 # own. And it has lost a little on the way: in the old form, its likeliest answer was right more often.
 #
 # How sure are these numbers? The exam has 300 questions, so a share near 60% is uncertain by 6 points (95%),
-# and the difference of two such shares by 8. And each training is one seed. Do not read more into small
-# differences, here and below.
+# and the difference of two such shares by up to 8 (less where two models are right on the same questions).
+# And each training is one seed. Do not read more into small differences, here and below.
 #
 # **Remember:** fine-tuning on examples teaches a form, with a loss on the answers alone. The model imitates
 # its examples, mistakes included, and it brings most of what it needs from pretraining.
