@@ -70,8 +70,9 @@ def unsayable(node: ast.AST) -> Iterator[str]:
     fields = [] if isinstance(node, ast.Constant) else [value for _, value in ast.iter_fields(node)]
     for value in fields:
         for name in value if isinstance(value, list) else [value]:
-            if isinstance(name, str) and not sayable(name, reads, isinstance(node, ast.Attribute)):
-                yield name
+            for part in name.split(".") if isinstance(name, str) else ():  # of a module
+                if not sayable(part, reads, isinstance(node, ast.Attribute)):
+                    yield part
 
 
 def sayable(name: str, reads: bool, of_object: bool = True) -> bool:
@@ -224,8 +225,9 @@ class Confinement:
         return (x,) * count if isinstance(x, Absent) else x
 
     def private(self, x: Any, name: str) -> Any:
-        """Return what has an attribute that begins with an underscore, if others may see that."""
+        """Return what has an attribute with an underscore before it, if others may see that."""
         whole = name in ("__dict__", "__getattr__")
+        whole |= name == "__init__" and not isinstance(x, type | super)
         shown = (is_special(name) and not whole) or name in ("_asdict", "_fields", "_replace")
         if not shown and (not self.owns(x) or (whole and isinstance(x, type | ModuleType | FunctionType))):
             raise Refused(f"`{name}` of a {type(x).__name__} is not the graded file's own")
@@ -233,7 +235,16 @@ class Confinement:
 
     def writable(self, x: Any) -> Any:
         """Return what an attribute is set of, unless others use it, too."""
-        shared = isinstance(x, type | ModuleType | FunctionType | BuiltinFunctionType | dataclasses.Field)
+        real = getattr(x, "__origin__", x)  # of what `typing` stands for
+        fixed = (
+            type,
+            ModuleType,
+            FunctionType,
+            BuiltinFunctionType,
+            dataclasses.Field,
+            functools.cached_property,
+        )
+        shared = isinstance(real, fixed)
         if shared and not (self.owns(x) or type(x) is Copy):
             raise Refused(f"a graded file does not change {getattr(x, '__name__', x)}")
         return x
