@@ -43,7 +43,7 @@ def task_of(size: int, max_words: int, short: bool) -> Task:
     text = load_corpus("grammar", "de-en")["train"].take(range(len(task.train.pairs)))
     src, tgt = ([[0] * (len(line.split()) + 1) for line in side] for side in (text.src, text.tgt))
     batches = TokenBatches(EncodedPairs(src, tgt, text.lines, text.name), max_words)
-    batches.pairs = task.train.pairs
+    batches.pairs = task.train.pairs  # the same batches, of subwords
     return task._replace(train=batches)
 
 

@@ -18,9 +18,10 @@ from command_line import complains, ends
 
 import annotated
 from annotated import check
-from annotated.check.confined import Confinement, Refused
+from annotated.check.confined import Confinement
 from annotated.check.grade import grade, grades_as_csv, watch
 from annotated.check.loading import as_script, load
+from annotated.check.reading import Refused
 from annotated.check.report import junit
 
 RIGHT = (Path(__file__).parent / "right" / "functional.py").read_text(encoding="utf-8")

@@ -82,10 +82,11 @@ def dropout_of_weights(code: Code) -> None:
         raise Missing("attention takes no dropout that is a function") from None
     if not seen and not got.any():
         return  # it asks for the rate, which is 1, and drops all weights itself
-    expect(seen or close(got, plain), "dropout is applied to the scores, before the softmax")
+    scores = "the scores, before the softmax"
+    expect(seen or close(got, plain), f"dropout is applied to {scores}")
     expect(seen, "the dropout that is given is never called")
     x = as_plain(seen[0])
-    what = "the output" if x.shape[-2:] == (4, 6) else "the scores, before the softmax"
+    what = "the output" if x.shape[-2:] == (4, 6) else scores
     of_weights = x.shape[-2:] == (4, 5) and close(x.sum(-1), torch.ones(1, 1, 4))
     expect(of_weights, f"dropout is applied to {what}", f"it gets {tuple(x.shape)}")
     compare(got, plain / 2, "dropout does not change the output", plain=plain)
