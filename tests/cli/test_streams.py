@@ -254,7 +254,17 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
     [
         ("t.csv", 'id,en\n07,"a, b"\n08,\n', 'id,en,translation\n07,"a, b","A, B"\n08,,\n'),
         ("t.tsv", "7\tein Hund\n8\tzwei\n", "7\tein Hund\tEIN HUND\n8\tzwei\tZWEI\n"),
-        ("t.jsonl", '{"id": 1.50, "en": "ü"}\n', '{"id": "1.50", "en": "ü", "translation": "Ü"}\n'),
+        (
+            "t.jsonl",
+            '{"n": 1.50, "x": [1,2], "b": true, "o": {"a": null}, "en": "\\u00fc"}\n\n{"n": 3}\n{ }\n',
+            '{"n": 1.50, "x": [1,2], "b": true, "o": {"a": null}, "en": "\\u00fc", "translation": "Ü"}\n'
+            '{"n": 3, "translation": ""}\n{"translation": ""}\n',
+        ),
+        (
+            "t.json",
+            '[\n {"en": "a ], b",\n  "id": 7} ,{"en":null}]',
+            '{"en": "a ], b",   "id": 7, "translation": "A ], B"}\n{"en":null, "translation": ""}\n',
+        ),
     ],
 )
 def test_a_table_comes_back_with_its_translations(name, given, wanted, model, echo, tmp_path, capfd):
@@ -265,6 +275,6 @@ def test_a_table_comes_back_with_its_translations(name, given, wanted, model, ec
     assert capfd.readouterr().out == wanted
     asked = ["translate", "--model", model]
     if name != "t.tsv":
-        complains([*asked, path], capfd, "give --columns", "id, en")
+        complains([*asked, path], capfd, "give --columns", "en")
     complains([*asked, path, path], capfd, "a table is translated alone")
     complains([*asked, "--columns", "1"], capfd, "--columns is for a table")

@@ -200,12 +200,38 @@ def test_a_file_of_settings_names_no_file_to_replace(run, cats, tmp_path, capfd)
     complains(asked, capfd, "--save is given by hand")
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
-def test_no_column_is_replaced_by_the_translation(name, run, tmp_path, capfd):
-    table = {"t.csv": "en,translation\na cat,mine\n", "t.jsonl": '{"en": "a cat", "translation": "mine"}\n'}
-    (tmp_path / name).write_text(table[name])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "en,translation\na cat,mine\n"),
+        ("t.jsonl", '{"en": "a cat"}\n' * 1001 + '{"translation": "mine"}\n'),
+        ("t.json", '[{"en": "a cat", "translation": {"de": "mine"}}]'),
+    ],
+)
+def test_no_column_is_replaced_by_the_translation(name, content, run, tmp_path, capfd):
+    (tmp_path / name).write_text(content)
     asked = ["translate", "--model", run, "--columns", "en", tmp_path / name]
     complains(asked, capfd, "a column is named translation")
+
+
+def test_the_columns_of_the_training_are_those_of_other_tables(cats, tmp_path, capfd):
+    table, out = tmp_path / "t.csv", tmp_path / "m"
+    rows = [f"{i},{en},x,{de}\n" for i, (en, de) in enumerate(CATS)]
+    table.write_text("id,Englisch,note,Deutsch\n" + "".join(rows))
+    asked = ["--src", table, "--columns", "Englisch,Deutsch", "--out", out]
+    assert ends(["train", *asked, *TINY, "--max-steps", "1"]) == 0
+    table.write_text("note,Deutsch,Englisch\nx,ein Hund,a dog\n")
+    told = "reading the columns Englisch,Deutsch, as in training; --columns names others\n"
+    for command, given in (("evaluate", ["--src", table]), ("translate", [table])):
+        results = []
+        for flag in ([], ["--columns", "Englisch,Deutsch" if command == "evaluate" else "Englisch"]):
+            capfd.readouterr()
+            assert ends([command, "--model", out, *given, *flag, "--max-extra", "3"]) == 0
+            result, err = capfd.readouterr()
+            results.append(result)
+            assert err.count(told) == (not flag)
+        assert results[0] == results[1]
+    assert ends(["evaluate", "--model", out, "--src", cats / "a.en", "--tgt", cats / "a.de"]) == 0
 
 
 def test_sentences_without_an_order_are_refused(numbers):

@@ -11,7 +11,7 @@ from annotated.metrics import bootstrap
 from annotated.search.config import SearchConfig
 from annotated.translation.cli.flags import CORPUS
 from annotated.translation.cli.train import own_files
-from annotated.translation.cli.translate import load_translator, located, search_settings
+from annotated.translation.cli.translate import load_translator, located, search_settings, trained_columns
 from annotated.translation.data import Corpus, load_corpus, own_text
 from annotated.translation.data.formats import table_suffix
 from annotated.translation.data.pairs import languages
@@ -74,8 +74,10 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # as sigmorphon2020 takes it
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
-    columns = args.columns and args.columns.split(",")
     files = own_files(args.src, args.tgt, "")
+    columns = args.columns.split(",") if args.columns else None
+    if columns is None and args.tgt is None:
+        columns = trained_columns(args.model, "own" if files else corpus) or None
     if files is not None:
         for flag, value in {"corpus": args.corpus, "split": args.split}.items():
             if value not in (None, "own"):

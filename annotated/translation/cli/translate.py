@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,11 +20,12 @@ from tqdm import tqdm
 
 from annotated.search.beam import Hypothesis
 from annotated.search.config import SearchConfig
-from annotated.translation.data.formats import TABLES, table_suffix
+from annotated.translation.data.formats import TABLES, json_objects, table_suffix
 from annotated.translation.data.tables import select_columns
 from annotated.translation.devices import print_message
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
+from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.translator import Translator
 
@@ -46,7 +47,8 @@ def translate(args: argparse.Namespace) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         if tables:
-            translate_table(tables[0], args.columns, translator, search)
+            columns = [args.columns] if args.columns else trained_columns(args.model, "own")[:1]
+            translate_table(tables[0], columns, translator, search)
             return
         visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress
         bar = stack.enter_context(tqdm(unit="line", disable=visible or None))
@@ -66,27 +68,38 @@ def translate(args: argparse.Namespace) -> None:
                 bar.update(len(lines))
 
 
-def translate_table(path: Path, column: str | None, translator: Translator, search: dict[str, Any]) -> None:
-    """Write a table with a further column, translation: .tsv and .jsonl as such, others as .csv."""
+def trained_columns(model: str, corpus: str) -> list[str]:
+    """Return, and tell, the columns that the training named in text of this corpus; none if it did not."""
+    trained = training_settings(find_model(model))
+    if trained.get("corpus") != corpus or not trained.get("columns"):
+        return []
+    print_message(f"reading the columns {trained['columns']}, as in training; --columns names others")
+    return str(trained["columns"]).split(",")
+
+
+def translate_table(path: Path, columns: list[str], translator: Translator, search: dict[str, Any]) -> None:
+    """Write a table with a further column, translation: .tsv and JSON's objects as such, others as .csv."""
     kind = table_suffix(path)
-    selected = select_columns(TABLES[kind](path), column and [column], str(path), translator.pair, count=1)
+    selected = select_columns(TABLES[kind](path), columns or None, str(path), translator.pair, count=1)
     labels, [place], line, rows = selected
-    if "translation" in labels:
+    objects = json_objects(path) if kind in (".json", ".jsonl") else None
+    names = labels if objects is None else chain.from_iterable(fields for *_, fields in json_objects(path))
+    if "translation" in names:
         raise ValueError(f"{path}: a column is named translation, as ours would be; rename it")
-    names, delimiter = [*labels, "translation"], "\t" if kind == ".tsv" else ","
-    writer = csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n")
-    if kind != ".jsonl" and (line or kind in (".json", ".parquet")):
-        writer.writerow(names)
+    writer = csv.writer(sys.stdout, delimiter="\t" if kind == ".tsv" else ",", lineterminator="\n")
+    if line or kind == ".parquet":
+        writer.writerow([*labels, "translation"])
     while group := list(islice(rows, MOST)):
         with located(f"{path}: "):
             texts = [cells[place] or "" for _, cells in group]
             translations = translator.translate(texts, **search, first_line=group[0][0])
         for (_, cells), translation in zip(group, translations, strict=True):
-            row = [*cells, translation]
-            if kind == ".jsonl":
-                print(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
-            else:
-                writer.writerow(row)
+            if objects is None:
+                writer.writerow([*cells, translation])
+            else:  # the object as it is written, whatever its types and the names in it
+                _, text, fields = next(objects)
+                begun, further = text.strip()[:-1].rstrip(), json.dumps(translation, ensure_ascii=False)
+                print(f'{begun}{", " if fields else ""}"translation": {further}}}')
     sys.stdout.flush()
 
 

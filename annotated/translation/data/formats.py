@@ -7,7 +7,7 @@ as `sep=;`, as Excel writes it.
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from annotated.translation.files import dict_of_unique
 
 HEAD = 1000  # rows by which the separator, quotes and names are recognized
 QUOTED = re.compile('"((?:[^"]|"")*)"')
+BETWEEN = re.compile(r"[\s,]*")  # two items of an array
 
 
 class Table(NamedTuple):
@@ -103,7 +104,18 @@ def find_separator(lines: Sequence[str], where: str) -> str:
 
 
 def read_json(path: Name) -> Table:
-    """Read a .jsonl file, an object a line, or an array of objects. Numbers stay as they are written."""
+    """Read the objects of a JSON file; the first of them name the columns."""
+    rows = ((line, flatten(fields)) for line, _, fields in json_objects(path))
+    head = list(islice(rows, HEAD))
+    names = list(dict.fromkeys(chain.from_iterable(row for _, row in head)))
+    return Table(((i, [row.get(name) for name in names]) for i, row in chain(head, rows)), names)
+
+
+def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Read a .jsonl file, an object a line, or an array of objects: line, text and fields of each.
+
+    In the fields, numbers stay as they are written.
+    """
     lines = ((i, line) for i, line in enumerate(iterate_lines(path), start=1) if line.strip())
     begin = next(lines, None)
     if begin is None:
@@ -117,25 +129,23 @@ def read_json(path: Name) -> Table:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {line:,}: {error}; {form}") from None
 
-    def objects() -> Iterator[tuple[int, dict[str, Any]]]:
-        every, array = chain([begin], lines), begin[1].lstrip().startswith("[")
-        whole = parse(1, "\n".join(line for _, line in every)) if array else ()
-        for line, value in enumerate(whole, start=1) if array else ((i, parse(i, line)) for i, line in every):
-            if not isinstance(value, dict):
-                raise ValueError(f"{path}, line {line:,}: {value!s:.40} is not an object; {form}")
-            yield line, flatten(value)
+    every: Iterable[tuple[int, str]] = chain([begin], lines)
+    if begin[1].lstrip().startswith("["):
+        whole = "\n".join(line for _, line in every)
+        every = enumerate(cut_array(whole, len(parse(1, whole))), start=1)
+    for line, text in every:
+        if not isinstance(fields := parse(line, text), dict):
+            raise ValueError(f"{path}, line {line:,}: {fields!s:.40} is not an object; {form}")
+        yield line, text, fields
 
-    rows = objects()
-    head = list(islice(rows, HEAD))
-    names = list(dict.fromkeys(chain.from_iterable(row for _, row in head)))
 
-    def cells(line: int, row: dict[str, Any]) -> list[Any]:
-        if late := row.keys() - {*names}:
-            advice = f"is in none of the first {HEAD:,} rows; give it in the first, as null where it is empty"
-            raise ValueError(f"{path}, line {line:,}: the field {min(late)!r} {advice}")
-        return [row.get(name) for name in names]
-
-    return Table(((i, cells(i, row)) for i, row in chain(head, rows)), names)
+def cut_array(text: str, length: int) -> Iterator[str]:
+    """Cut an array of JSON, known to be right, into its items, each as one line."""
+    decoder, end = json.JSONDecoder(), text.index("[") + 1
+    for _ in range(length):
+        begin = BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        _, end = decoder.raw_decode(text, begin)
+        yield text[begin:end].replace("\n", " ")
 
 
 def flatten(fields: dict[str, Any]) -> dict[str, Any]:
