@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from annotated.transformer.attention import subsequent_mask
+from annotated.transformer.config import PAD
 
 
 class Batch:
@@ -27,7 +28,7 @@ class Batch:
         ntokens: number of target tokens to predict, without padding.
     """
 
-    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = 2):
+    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD):
         self.src, self.src_mask, self.pad = src, padding_mask(src, pad), pad
         if tgt is not None:
             if len(tgt) != len(src):

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from annotated.transformer.config import PAD
+
 
 class LabelSmoothing(nn.Module):
     """Build the target distribution, then take the Kullback-Leibler divergence from it.
@@ -50,7 +52,7 @@ def smoothed_cross_entropy(
     bias: Tensor,
     target: Tensor,
     smoothing: float = 0.0,
-    padding_idx: int = 2,
+    padding_idx: int = PAD,
     chunk: int = 256,
 ) -> Tensor:
     """Compute generator and `LabelSmoothing` in one, without ever holding all logits.
@@ -96,7 +98,7 @@ class ChunkedLoss(torch.autograd.Function):
         """Return the summed divergence; keep its gradients by states, weight and bias."""
         right, other = 1 - smoothing, smoothing / (len(weight) - 2)  # the target's probabilities
         entropy = -right * math.log(right) - (smoothing * math.log(other) if smoothing else 0)
-        by_states, by_weight, by_bias = (torch.zeros_like(x) for x in (states, weight, bias))
+        grad_states, grad_weight, grad_bias = (torch.zeros_like(x) for x in (states, weight, bias))
         loss = states.new_zeros(())
         # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
         scratch = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
@@ -108,18 +110,18 @@ class ChunkedLoss(torch.autograd.Function):
             loss -= (right - other) * log_probs.gather(1, tokens).sum() + len(rows) * entropy
             if other:  # 0 times -inf, of a token that cannot be, is not 0
                 loss -= other * (log_probs.sum() - log_probs[:, padding_idx].sum())
-            slope = log_probs.exp_().sub_(other)  # the gradient by logits: softmax minus target distribution
-            slope[:, padding_idx] += other
-            slope.scatter_add_(1, tokens, slope.new_full(tokens.shape, other - right))
-            by_states[rows] = slope @ weight
-            by_weight.addmm_(slope.t(), states[rows])
-            by_bias += slope.sum(dim=0)
-        ctx.save_for_backward(by_states, by_weight, by_bias)
+            grad = log_probs.exp_().sub_(other)  # by the logits: softmax minus target distribution
+            grad[:, padding_idx] += other
+            grad.scatter_add_(1, tokens, grad.new_full(tokens.shape, other - right))
+            grad_states[rows] = grad @ weight
+            grad_weight.addmm_(grad.t(), states[rows])
+            grad_bias += grad.sum(dim=0)
+        ctx.save_for_backward(grad_states, grad_weight, grad_bias)
         return loss
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Any:
+    def backward(ctx: Any, grad_output: Tensor) -> Any:
         """Scale the gradients that `forward` kept, which autograd would take for constants."""
         if torch.is_grad_enabled():
             raise RuntimeError("there is no second derivative (create_graph) here: use LabelSmoothing for it")
-        return *(slope * gradient for gradient in ctx.saved_tensors), None, None, None, None
+        return *(grad_output * grad for grad in ctx.saved_tensors), None, None, None, None

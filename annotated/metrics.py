@@ -58,12 +58,8 @@ class Metric:
         value = self.value(self.counts(hypotheses, references).sum(axis=0))
         return Score(self.name, value, self.signature)
 
-    def better(self, value: Any, other: Any) -> Any:
-        """Tell whether a score is better than another; for arrays, element by element."""
-        return value < other if self.lower_is_better else value > other
 
-
-MetricLike = Metric | str | Callable[..., Score | float]  # also by its name, or a function that computes it
+ScoreFunction = Callable[[Sequence[str], Sequence[str]], Score | float]
 
 
 def sacrebleu_metric(scorer: Any) -> Metric:
@@ -190,7 +186,7 @@ def paired_bootstrap(
     samples: int = 1000,
     seed: int = 0,
     tokenize: str | None = None,
-    metric: MetricLike | None = None,
+    metric: ScoreFunction | str | None = None,
 ) -> Comparison:
     """Compare two systems on test sets drawn from this one, with replacement (Koehn 2004).
 
@@ -201,13 +197,14 @@ def paired_bootstrap(
     """
     metric = resampled_metric(metric, tokenize, samples)
     draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
-    score_a, score_b = metric(a, references), metric(b, references)
-    difference = replace(score_a, value=score_a.value - score_b.value)
+    score_a, score_b = (score(metric, x, references) for x in (a, b))
+    difference, differences = replace(score_a, value=score_a.value - score_b.value), draws_a - draws_b
+    lower_is_better = isinstance(metric, Metric) and metric.lower_is_better
     return Comparison(
         with_interval(score_a, draws_a),
         with_interval(score_b, draws_b),
-        with_interval(difference, draws_a - draws_b),
-        wins=float(metric.better(draws_a, draws_b).mean()),
+        with_interval(difference, differences),
+        wins=float((differences < 0 if lower_is_better else differences > 0).mean()),
     )
 
 
@@ -217,7 +214,7 @@ def bootstrap(
     samples: int = 1000,
     seed: int = 0,
     tokenize: str | None = None,
-    metric: MetricLike | None = None,
+    metric: ScoreFunction | str | None = None,
 ) -> Score:
     """Score a system, with the 95% interval over test sets drawn from this one, with replacement.
 
@@ -225,28 +222,17 @@ def bootstrap(
     """
     metric = resampled_metric(metric, tokenize, samples)
     draws = resample(metric, hypotheses, references, samples, seed)
-    return with_interval(metric(hypotheses, references), draws)
+    return with_interval(score(metric, hypotheses, references), draws)
 
 
-@dataclass(frozen=True)
-class OwnMetric:
-    """In place of a `Metric`, a function of hypotheses and references; it returns a `Score` or a number."""
-
-    function: Callable[..., Score | float]
-
-    def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-        """Score a corpus."""
-        check_sentences(hypotheses, references)
-        score = self.function(hypotheses, references)
-        name = getattr(self.function, "__name__", "score")
-        return score if isinstance(score, Score) else Score(name, float(score), "a function of one's own")
-
-    def better(self, value: Any, other: Any) -> Any:
-        """Tell whether a score is the greater."""
-        return value > other
+def score(metric: ScoreFunction, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Score a corpus by a metric, or by a function of one's own."""
+    found = metric(hypotheses, references)
+    name = getattr(metric, "__name__", "score")
+    return found if isinstance(found, Score) else Score(name, float(found), "a function of one's own")
 
 
-def resampled_metric(metric: MetricLike | None, tokenize: str | None, samples: int) -> Metric | OwnMetric:
+def resampled_metric(metric: ScoreFunction | str | None, tokenize: str | None, samples: int) -> ScoreFunction:
     """Return the metric that is asked for, by default BLEU. Raises ValueError for what contradicts itself."""
     if not (metric is None or callable(metric) or metric in METRICS):  # a Metric is called, too
         raise ValueError(f"metric must be a Metric, a function, or one of {', '.join(METRICS)}: {metric!r}")
@@ -256,11 +242,9 @@ def resampled_metric(metric: MetricLike | None, tokenize: str | None, samples: i
         raise ValueError(f"samples must be at least 1, not {samples}")
     if metric is None:
         return bleu_metric(tokenize or "13a")
-    if isinstance(metric, Metric):
-        return metric
     if isinstance(metric, str):
         return METRICS[metric]()
-    return FUNCTIONS[metric]() if metric in FUNCTIONS else OwnMetric(metric)
+    return FUNCTIONS[metric]() if metric in FUNCTIONS else metric
 
 
 def with_interval(score: Score, draws: Any) -> Score:
@@ -270,7 +254,7 @@ def with_interval(score: Score, draws: Any) -> Score:
 
 
 def resample(
-    metric: Metric | OwnMetric, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
+    metric: ScoreFunction, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
 ) -> Any:
     """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
     check_sentences(hypotheses, references)
@@ -280,7 +264,7 @@ def resample(
         counts = metric.counts(hypotheses, references)
         return np.array([metric.value(counts[draw].sum(axis=0)) for draw in draws])
     sides = [*hypotheses], [*references]
-    return np.array([metric(*([side[i] for i in draw] for side in sides)).value for draw in draws])
+    return np.array([score(metric, *([side[i] for i in draw] for side in sides)).value for draw in draws])
 
 
 # ---- alignments

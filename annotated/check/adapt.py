@@ -249,14 +249,20 @@ class Code:
     ) -> Tensor:
         """Call multi-head attention, batch first."""
         parameters = parameters_of(heads)
-        if parameters is not None and len(parameters) < 3:
+        if takes_all(heads, "x", "context"):
+            given, clear = {"x": query, "context": key}, key is value
+        elif parameters is not None and len(parameters) < 3:
+            given, clear = {"x": query}, takes_all(heads, "x") and query is key is value
+        else:
+            given, clear = {"query": query, "key": key, "value": value}, True
+        if not clear:
             raise Unclear("needs forward(query, key, value, mask)")
         code = self
         if isinstance(heads, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
             code = replace(self, batch_first=heads.batch_first, true_hides=True, mask_dims=3)
             if mask is not None:
                 mask = mask.expand(-1, query.size(1), -1).repeat_interleave(heads.num_heads, dim=0)
-        given = {"query": code.flip(query), "key": code.flip(key), "value": code.flip(value)}
+        given = {name: code.flip(x) for name, x in given.items()}
         return code.flip(first(code.masked(heads, 0, mask, torch.ones(len(query), 1, key.size(1)), **given)))
 
     def masked(self, function: Any, dims: int, mask: Mask, all_seen: Tensor, **given: Any) -> Any:

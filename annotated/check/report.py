@@ -78,7 +78,11 @@ class Report:
 
     def text(self, verbose: bool = False) -> str:
         """Lay out what passed, what failed and why, and, if verbose, each law that does not apply."""
-        lines = [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
+        tried, lines = len(self.findings) - self.count("missing"), list[str]()
+        if tried < self.count("missing"):
+            told = f"{tried} of {len(self.findings)} laws could be tried"
+            lines.append(f"{told}; for the rest, an adapter can say what stands for what")
+        lines += [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
         todo: dict[str, list[str]] = {}
         for f in self.of("todo"):
             todo.setdefault(f.traceback.rstrip(), []).append(f.law)

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,13 +92,10 @@ class NoDropout(TorchFunctionMode):
 @contextmanager
 def mode(module: nn.Module, training: bool) -> Iterator[None]:
     """Put a module in training mode without dropout, or leave it in evaluation mode."""
-    if training:
-        module.train()
-        with NoDropout(Trace()):
-            yield
-        module.eval()
-    else:
+    module.train(training)
+    with NoDropout(Trace()) if training else nullcontext():
         yield
+    module.eval()
 
 
 @contextmanager
@@ -123,28 +120,23 @@ def spied(trace: Trace | None = None) -> Iterator[list[Tensor]]:
 
 def record(run: Callable[[], Any]) -> tuple[Any, Trace]:
     """Return what a run without dropout gives, and all that is recorded of it."""
-    trace = Trace()
-    with NoDropout(trace), spied(trace):
-        out, trace.calls = recorded(run, trace)
-    return out, trace
+    found = Trace()
+    with NoDropout(found), spied(found):
+        out, found.calls = trace(run, found)
+    return out, found
 
 
-def trace(run: Callable[[], Any]) -> tuple[Any, Calls]:
+def trace(run: Callable[[], Any], found: Trace | None = None) -> tuple[Any, list[Call]]:
     """Return what a run gives, and each call of a module in it, in order of their ends."""
-    return recorded(run, Trace())
-
-
-def recorded(run: Callable[[], Any], trace: Trace) -> tuple[Any, list[Call]]:
-    stack: list[Call] = []
-    calls: list[Call] = []
+    found, stack, calls = found or Trace(), list[Call](), list[Call]()
 
     def before(module: nn.Module, args: Any) -> None:
-        stack.append(Call(module, copies(args), trace.now()))
+        stack.append(Call(module, copies(args), found.now()))
 
     def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
         call = stack.pop()
         call.inputs += copies(kwargs.values())
-        call.end, call.output = trace.now(), out
+        call.end, call.output = found.now(), out
         if isinstance(result := first(out, strict=False), Tensor):
             call.output = result.detach().clone()
         calls.append(call)

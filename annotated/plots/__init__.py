@@ -1,10 +1,8 @@
 """Figures and charts of the notebooks. What draws is imported when something is drawn, not before."""
 
-from annotated.plots.beam import plot_beam
 from annotated.plots.charts import explore_attention, explore_masks
-from annotated.plots.curves import plot_schedules
 from annotated.plots.drawing import as_words
-from annotated.plots.heatmaps import plot_attention, plot_mask
+from annotated.plots.figures import plot_attention, plot_beam, plot_mask, plot_schedules
 from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.steps import step_through
 from annotated.plots.steps.learning import watch_learning

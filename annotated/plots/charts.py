@@ -9,7 +9,7 @@ from torch import Tensor
 
 from annotated.attention_maps import AttentionMaps
 from annotated.plots.drawing import Style, Tokens, alt, as_words, check_tokens, pd
-from annotated.plots.heatmaps import ALLOWED, HIDDEN, mask_per_query
+from annotated.plots.figures import ALLOWED, HIDDEN, mask_per_query
 
 ATTENTIONS = ("encoder", "decoder", "cross")
 ATTENTION_CELL, MASK_CELL = 26, 30  # pixels

@@ -16,6 +16,7 @@ from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
 from annotated.search.greedy import forbid
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
+from annotated.transformer.config import END, START
 from annotated.transformer.layers import DecoderLayer
 from annotated.transformer.model import Decoder, EncoderDecoder
 
@@ -46,8 +47,8 @@ def beam_search(
     src: Tensor,
     src_mask: Tensor | None,
     max_len: int | Sequence[int] | None = None,
-    start_symbol: int = 0,
-    end_symbol: int = 1,
+    start_symbol: int = START,
+    end_symbol: int = END,
     beam: int = SearchConfig.beam,
     alpha: float = SearchConfig.alpha,
     penalty: Penalty = SearchConfig.penalty,

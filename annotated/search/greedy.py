@@ -7,6 +7,7 @@ from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.transformer.cache import DecoderCache
+from annotated.transformer.config import START
 from annotated.transformer.model import EncoderDecoder
 
 
@@ -15,7 +16,7 @@ def greedy_decode(
     src: Tensor,
     src_mask: Tensor | None,
     max_len: int,
-    start_symbol: int,
+    start_symbol: int = START,
     end_symbol: int | None = None,
     forbidden: Sequence[int] = (),
 ) -> Tensor:
@@ -24,6 +25,7 @@ def greedy_decode(
     Args:
         src: int64 (B, src_len); `src_mask`: bool (B or 1, 1, src_len), or None.
         max_len: length limit, start symbol included; less where the model has fewer positions.
+        start_symbol: by default the tokenizers', as in `beam_search`; rows of `data_gen` start with 1.
         end_symbol: ends a sentence, and fills up its row; without it, every row reaches `max_len`.
         forbidden: tokens that are never generated.
 

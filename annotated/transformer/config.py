@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, get_args
 
 Dataclass = TypeVar("Dataclass")
+START, END, PAD, UNK = range(4)  # the symbols with which every vocabulary of ours begins
 
 
 def field_comments(settings: type) -> dict[str, str]:

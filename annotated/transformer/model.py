@@ -27,7 +27,11 @@ class Stack(nn.Module):
             self.layers = clones(layer, N)
         else:
             self.layers = nn.ModuleList(layer)
-        first: Any = self.layers[0]
+        first: Any = next(iter(self.layers), None)
+        if not hasattr(first, "sublayer"):
+            raise ValueError(
+                "a stack needs layers like EncoderLayer, with a `sublayer` that says where norms are"
+            )
         around = first.sublayer[0]
         self.norm: nn.Module = deepcopy(around.norm) if around.norm_first else nn.Identity()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated import check
+from annotated import MultiHeadedAttention, check
 from annotated.check import run_file
 from annotated.check.adapt import Code, Missing, call
 
@@ -69,6 +69,28 @@ def test_a_model_whose_sizes_are_in_keywords_that_nobody_can_read_is_asked_about
     report = check.make_model(Transformer)
     assert "what is `**sizes` of `Transformer`?" in report.text(verbose=True)
     assert not report.count("failed")
+
+
+def test_attention_that_reads_one_context_or_itself_is_held_to_the_laws_that_do() -> None:
+    class Context(MultiHeadedAttention):
+        def forward(self, x, context, attn_mask=None):
+            return super().forward(x, context, context, attn_mask)
+
+    class Blind(MultiHeadedAttention):
+        def forward(self, x, enc, mask=None):
+            return super().forward(x, enc, enc)
+
+    class Itself(MultiHeadedAttention):
+        def forward(self, x):
+            return super().forward(x, x, x)
+
+    found = {f.law: f.status for f in check.multi_head_attention(Context).findings}
+    assert [*found.values()] == ["missing", "passed", "passed", "passed"], found
+    assert [f.law for f in check.multi_head_attention(Blind).of("failed")] == ["heads: mask"]
+    report = check.multi_head_attention(Itself)
+    assert [f.law for f in report.of("passed")] == ["heads: they differ"]
+    assert not report.count("failed")
+    assert str(report).startswith("1 of 4 laws could be tried")
 
 
 def test_one_value_and_one_unknown_parameter_belong_together() -> None:

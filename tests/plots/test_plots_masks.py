@@ -10,7 +10,7 @@ import vl_convert
 
 from annotated.batches import Batch, padding_mask
 from annotated.plots import explore_masks, plot_mask
-from annotated.plots.heatmaps import ALLOWED, HIDDEN
+from annotated.plots.figures import ALLOWED, HIDDEN
 from annotated.transformer.attention import subsequent_mask
 
 TOKENS = ["<s>", "the", "the", "<blank>"]

@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from annotated.metrics import METRICS
 from annotated.schedule import rate
-from annotated.translation.training.config import LOWER_IS_BETTER, TrainingConfig
+from annotated.translation.training.config import TrainingConfig
 
 
 @pytest.mark.parametrize(
@@ -30,8 +29,3 @@ def test_a_warmup_that_is_not_given_ends_within_the_run(updates, given):
     warmup = TrainingConfig().warmup_in(updates)
     assert 1 <= warmup <= max(1, updates // 2)
     assert TrainingConfig(warmup=given).warmup_in(updates) == given
-
-
-def test_a_lower_score_is_better_by_the_metrics_that_say_so():
-    found = {name for name, make in METRICS.items() if make().lower_is_better}
-    assert {*LOWER_IS_BETTER} == found | {"loss"}

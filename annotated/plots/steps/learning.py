@@ -9,13 +9,13 @@ import torch
 
 from annotated.plots.steps import framed, numbers_of, page_of
 from annotated.transformer.attention import subsequent_mask
+from annotated.transformer.config import END, START
 from annotated.transformer.model import EncoderDecoder
 
 if TYPE_CHECKING:
     from IPython.display import HTML
 
 Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]
-START, END = 0, 1
 DECIMALS = 4  # of the weights in the page
 MOST = 2**15 - 1  # of the last decimal, by which an update can change a weight: the page has 16 bits for it
 

@@ -9,7 +9,7 @@ from annotated.search.config import SearchConfig
 from annotated.transformer.config import TransformerConfig, field_comments
 from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
 from annotated.translation.tokenizers import KINDS, SUBWORDS
-from annotated.translation.training.config import PRESETS, ErrorRate, Preset, TrainingConfig
+from annotated.translation.training.config import PRESETS, FurtherMetric, Preset, TrainingConfig
 
 MODEL_HELP = "model folder, or name of a shipped model"
 CORPUS = "multi30k"  # where nothing says otherwise
@@ -176,7 +176,7 @@ def add_evaluate(command: ArgumentParser) -> None:
     add("--model", required=True, help=MODEL_HELP)
     add("--split", help="part of the corpus (default: val)")
     add("--bleu-tokenize", metavar="NAME", help="sacreBLEU's tokenizer: 13a, zh, ... (default: by language)")
-    add("--metric", action="append", default=[], choices=get_args(ErrorRate), help="a score in "
+    add("--metric", action="append", default=[], choices=get_args(FurtherMetric), help="a score in "
         "addition, again for another: edits per 100 words or tokens (wer) or characters (cer), percentage of "
         "sentences that are right (exact)")  # fmt: skip
     add("--save", type=Path, metavar="FILE", help="file for the translations too; a .csv or .tsv file has "

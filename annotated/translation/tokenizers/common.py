@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")
-START, END, PAD, UNK = range(4)
+from annotated.transformer.config import END, PAD, START, UNK
+
+SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")  # numbered START, END, PAD and UNK
 
 # Control characters go, except those that `str.split` counts as white space. U+200B, U+2060 and U+FEFF are
 # spaces without width, which it does not know.

@@ -11,9 +11,8 @@ from annotated.translation.files import read_json, settings_from_json
 
 Preset = Literal["tiny", "base", "big"]
 PRESETS = ("auto", *get_args(Preset))  # auto chooses, by the text and the time
-ErrorRate = Literal["wer", "cer", "exact"]
-MetricName = Literal["loss", "bleu", "chrf", ErrorRate]
-LOWER_IS_BETTER = ("loss", "wer", "cer")
+FurtherMetric = Literal["wer", "cer", "exact"]
+MetricName = Literal["loss", "bleu", "chrf", FurtherMetric]
 
 CAN_BE_0 = ("warmup", "patience", "save_every", "average", "seed")
 
@@ -205,4 +204,11 @@ class Progress:
 
 def is_better(score: float, other: float, metric: str) -> bool:
     """Tell whether a score by this metric is better than another; NaN is not."""
-    return score < other if metric in LOWER_IS_BETTER else score > other
+    return score < other if lower_is_better(metric) else score > other
+
+
+def lower_is_better(metric: str) -> bool:
+    """Tell whether a lower score by a metric is better, as a lower loss is."""
+    from annotated.metrics import METRICS  # loads NumPy, and `annotated --help` reads this file
+
+    return metric == "loss" or METRICS[metric]().lower_is_better

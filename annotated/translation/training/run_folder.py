@@ -35,7 +35,7 @@ from annotated.translation.files import (
 from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import check_checkpoint, write_checkpoint
-from annotated.translation.training.config import LOWER_IS_BETTER, PROGRESS, Progress
+from annotated.translation.training.config import PROGRESS, Progress, lower_is_better
 
 LOG, LOCK_FILE = "log.jsonl", "run.lock"
 
@@ -131,7 +131,7 @@ class RunFolder:
             return list(chosen)[-count:]
         metric = settings["metric"]
         scores = {f: p.score for f, p in chosen.items() if p.metric == metric and p.score is not None}
-        return sorted(scores, key=scores.__getitem__, reverse=metric in LOWER_IS_BETTER)[-count:]
+        return sorted(scores, key=scores.__getitem__, reverse=lower_is_better(metric))[-count:]
 
     # ---- write
 

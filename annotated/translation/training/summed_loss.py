@@ -67,8 +67,8 @@ def rdrop_cross_entropy(
     bias: Tensor,
     target: Tensor,
     rdrop_weight: float,
-    smoothing: float = 0.0,
-    padding_idx: int = 2,
+    smoothing: float,
+    padding_idx: int,
     chunk: int = 128,
 ) -> Tensor:
     """Compute the mean smoothed loss of two passes, plus `rdrop_weight` times their divergence.

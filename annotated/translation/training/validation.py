@@ -24,13 +24,7 @@ class Validation:
     the `text`, and where it is tokenized, BLEU counts words.
     """
 
-    def __init__(
-        self,
-        batches: TokenBatches,
-        tokenizer: Tokenizer,
-        text: TrainedText,
-        metric: str = "loss",
-    ):
+    def __init__(self, batches: TokenBatches, tokenizer: Tokenizer, text: TrainedText, metric: str = "loss"):
         rank, world = rank_and_world()
         self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
         language = str(text.pair or "").partition("-")[2]
@@ -71,7 +65,8 @@ class Validation:
         batch = self.batches.collate([number % len(self.batches.pairs)])
         source = src_tokenizer.decode(batch.src[0].tolist())
         [found], [target] = translate_greedily(model, [batch], self.tokenizer, self.max_extra)
-        return f"{shortened(source)!r} → {shortened(found)!r}, where the text has {shortened(target)!r}"
+        source, found, target = (shortened(repr(text)) for text in (source, found, target))
+        return f"{source} → {found}, where the text has {target}"
 
     def metric_value(self, model: EncoderDecoder) -> float:
         """Return the score by the metric, or the loss."""
