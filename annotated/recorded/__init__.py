@@ -9,7 +9,7 @@ RECORDED = Path(__file__).parent
 
 def recorded(name: str) -> dict[str, Any]:
     """Read what a record says, by its name, such as "variations"."""
-    return read(name)["found"]
+    return json.loads((RECORDED / f"{name}.json").read_text("utf-8"))["found"]
 
 
 def made(name: str) -> list[dict[str, Any]]:
@@ -17,9 +17,4 @@ def made(name: str) -> list[dict[str, Any]]:
 
     A run from before these were recorded names its script, and says so.
     """
-    return read(name)["made"]
-
-
-def read(name: str) -> dict[str, Any]:
-    """Read a record's file."""
-    return json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((RECORDED / f"{name}.json").read_text("utf-8"))["made"]

@@ -148,13 +148,13 @@ class SentenceSearch:
         best_possible = self.settings.score(log_prob, self.limit)
         return len(self.finished) >= self.settings.n_best and self.best()[-1].score >= best_possible
 
-    def candidates(self, begun: Tensor, token: Tensor, log_probs: Tensor) -> list[Candidate]:
+    def candidates(self, hypotheses: Tensor, token: Tensor, log_probs: Tensor) -> list[Candidate]:
         """List the possible continuations for `on_step`.
 
-        `begun` (2k, length) are the hypotheses continued, by `token` (2k,); `log_probs` (2k,) fall.
+        `hypotheses` (2k, length) are continued by `token` (2k,); `log_probs` (2k,) fall.
         """
         listed, kept, k = [], 0, self.settings.beam
-        steps = zip(begun.tolist(), token.tolist(), log_probs.tolist(), strict=True)
+        steps = zip(hypotheses.tolist(), token.tolist(), log_probs.tolist(), strict=True)
         for rank, (row, new, log_prob) in enumerate(steps):
             if new == self.end_symbol:
                 fate: Fate = "ended" if rank < k else "dropped"
@@ -241,8 +241,8 @@ def restrict(log_probs: Tensor, tokens: Tensor, searches: list[SentenceSearch]) 
             log_probs[i] = -torch.inf
             log_probs[i, :, forced] = only
         elif search.settings.no_repeat_ngram:
-            for j, begun in enumerate(tokens[i, :, 1:].tolist()):
-                log_probs[i, j, repeating(begun, search.settings.no_repeat_ngram)] = -torch.inf
+            for j, hypothesis in enumerate(tokens[i, :, 1:].tolist()):
+                log_probs[i, j, repeating(hypothesis, search.settings.no_repeat_ngram)] = -torch.inf
 
 
 def finish(
@@ -255,9 +255,9 @@ def finish(
     k, end_symbol = searches[0].settings.beam, searches[0].end_symbol
     ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
     for i, j in ends.nonzero().tolist():
-        begun, log_prob = tokens[i, origin[i, j], 1:].tolist(), best[i, j].item()
-        score = searches[i].settings.score(log_prob, len(begun) + 1)  # the end symbol counts
-        searches[i].finished.append(Hypothesis(tuple(begun), log_prob, score))
+        ended, log_prob = tuple(tokens[i, origin[i, j], 1:].tolist()), best[i, j].item()
+        score = searches[i].settings.score(log_prob, len(ended) + 1)  # the end symbol counts
+        searches[i].finished.append(Hypothesis(ended, log_prob, score))
     for i, search in enumerate(searches):
         if search.on_step is not None:
             search.on_step(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))

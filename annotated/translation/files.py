@@ -97,13 +97,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises FileNotFoundError, or ValueError that names the file."""
     if path.exists() and not path.is_file():  # a pipe or a device may have no end
         raise ValueError(f"{path} is not a file")
-    return parse_json(path.read_bytes(), path)
-
-
-def parse_json(text: bytes, path: Path) -> dict[str, Any]:
-    """Parse the JSON object of a file. Raises ValueError that names it."""
     try:
-        value = json.loads(text, object_pairs_hook=dict_of_unique)
+        value = json.loads(path.read_bytes(), object_pairs_hook=dict_of_unique)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):

@@ -171,19 +171,19 @@ class Translator:
         texts = [normalize(text) for text in texts]
         sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
-        begun = self.tgt_tokenizer.encode(normalize(prefix))
+        forced = self.tgt_tokenizer.encode(normalize(prefix))
         results: dict[int, list[Hypothesis]] = {}
 
         def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
             src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
             mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] + 1 for i in batch]
-            options = {**asdict(settings), "prefixes": [begun] * len(batch), "forbidden": self.forbidden}
+            options = {**asdict(settings), "prefixes": [forced] * len(batch), "forbidden": self.forbidden}
             return beam_search(self.model, src, mask, longest, tokenizer.start, tokenizer.end, **options)
 
         # Around all batches: the first to end must not switch dropout on again.
         bar = tqdm(total=len(sources), unit="line", disable=None if progress else True)
         with evaluating(self.model), bar:
-            engine = None if begun else self.ctranslate2
+            engine = None if forced else self.ctranslate2
             bar.set_description(f"by {engine or 'PyTorch'}")
             if engine is not None:
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
@@ -196,7 +196,7 @@ class Translator:
             for batch, searched in zip(batches, run(search_batch, batches), strict=True):
                 results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
-        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(begun)]
+        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(forced)]
         for message in self.remarks(texts, sources, cut, first_line):
             warnings.warn(message, stacklevel=3)
         return [results.get(i, []) for i in range(len(texts))]

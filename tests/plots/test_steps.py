@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from IPython.display import HTML
 from torch import Tensor
 
 from annotated import subsequent_mask
 from annotated.plots import step_through, watch_learning
-from annotated.plots.steps import step_page
-from annotated.plots.steps.learning import learning_page
 from annotated.transformer.model import EncoderDecoder, make_model
 
 HERE = Path(__file__).parents[1]
@@ -98,15 +97,19 @@ def by_pytorch(model: EncoderDecoder, state: dict) -> dict[str, Tensor]:
         read.append(token)
 
 
-def data_of(page: str) -> str:
-    return re.search('id="model">(.*?)</script>', page)[1]
+def page_of(shown: HTML) -> str:
+    return unescape(re.search('srcdoc="([^"]*)"', shown.data)[1])
 
 
-def by_page(page: str, states: list[dict]) -> list[dict]:
+def data_of(shown: HTML) -> str:
+    return re.search('id="model">(.*?)</script>', page_of(shown))[1]
+
+
+def by_page(shown: HTML, states: list[dict]) -> list[dict]:
     node = shutil.which("node")
     if node is None:
         pytest.skip("no Node to run the page's script in")
-    lines = "\n".join([data_of(page), *map(json.dumps, states)])
+    lines = "\n".join([data_of(shown), *map(json.dumps, states)])
     command = [node, HERE / "steps.js", SCRIPT]
     found = subprocess.run(command, input=lines, capture_output=True, encoding="utf-8", check=True)
     return [json.loads(line) for line in found.stdout.splitlines()]
@@ -124,7 +127,7 @@ def random_state(seed: int) -> dict:
 
 def test_whatever_is_changed_the_page_computes_what_pytorch_does() -> None:
     model, states = small_model(), [random_state(seed) for seed in range(STATES)]
-    for state, numbers in zip(states, by_page(step_page(model, WORDS, SENTENCES), states), strict=True):
+    for state, numbers in zip(states, by_page(step_through(model, WORDS, SENTENCES), states), strict=True):
         assert_equal(numbers, by_pytorch(model, state), state)
 
 
@@ -161,7 +164,7 @@ def cross_entropies(model: EncoderDecoder) -> Tensor:
 def test_after_each_update_the_page_computes_what_pytorch_does_with_weights_of_four_decimals() -> None:
     models = trained(6)
     states = [random_state(seed) | {"update": seed % 7} for seed in range(28)]
-    found = by_page(learning_page(models, WORDS, PAIRS), states)
+    found = by_page(watch_learning(models, WORDS, PAIRS), states)
     for model in models:
         for parameter in model.parameters():
             parameter.data = parameter.data.round(decimals=4)
@@ -171,7 +174,7 @@ def test_after_each_update_the_page_computes_what_pytorch_does_with_weights_of_f
 
 def test_the_curves_of_a_training_are_pytorchs() -> None:
     models = trained(6)
-    data = json.loads(data_of(learning_page(models, WORDS, PAIRS)))
+    data = json.loads(data_of(watch_learning(models, WORDS, PAIRS)))
     losses = [cross_entropies(model) for model in models]  # each (pairs, tokens)
     assert data["losses"] == pytest.approx([loss.mean().item() for loss in losses])
     for update, loss in enumerate(losses):
@@ -183,7 +186,7 @@ def test_the_curves_of_a_training_are_pytorchs() -> None:
 
 def test_a_sentence_is_right_where_each_of_its_words_is_the_likeliest() -> None:
     models = trained(60)
-    data = json.loads(data_of(learning_page(models, WORDS, PAIRS)))
+    data = json.loads(data_of(watch_learning(models, WORDS, PAIRS)))
     for model, right in zip(models[::10], data["right"][::10], strict=True):
         for (source, target), told in zip(PAIRS, right, strict=True):
             state = {"words": source, "hidden": [], "hiddenFrom": "decoder", "leftOut": []}
@@ -218,18 +221,18 @@ def test_a_change_that_the_page_cannot_hold_is_refused(change: float) -> None:
     with torch.no_grad():
         models[2].generator.proj.bias[3] += change
     if abs(change) < 3.276:
-        assert learning_page(models, WORDS, PAIRS)
+        assert watch_learning(models, WORDS, PAIRS)
     else:
         with pytest.raises(ValueError, match=r"update 2 .* 3\.2767"):
-            learning_page(models, WORDS, PAIRS)
+            watch_learning(models, WORDS, PAIRS)
 
 
 def test_the_frame_needs_nothing_else() -> None:
     models = trained(1)
-    for shown, expected in (
-        (step_through(models[0], WORDS, SENTENCES, "zh"), step_page(models[0], WORDS, SENTENCES, "zh")),
-        (watch_learning(models, WORDS, PAIRS, "zh"), learning_page(models, WORDS, PAIRS, "zh")),
+    for shown in (
+        step_through(models[0], WORDS, SENTENCES, "zh"),
+        watch_learning(models, WORDS, PAIRS, "zh"),
     ):
-        page = unescape(re.search('srcdoc="([^"]*)"', shown.data)[1])
-        assert page == expected
+        page = page_of(shown)
+        assert 'data-language="zh"' in page
         assert not re.search("""(src|href)=["']""", page.replace(SCRIPT.read_text("utf-8"), ""))

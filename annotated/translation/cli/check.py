@@ -30,17 +30,10 @@ def check(args: Namespace) -> int:
     for output in (args.json, args.junit, args.csv):
         check_output(output, others)
         others.append(output)
-    reports = (
-        grade(
-            args.grade,
-            args.require.split(","),
-            args.timeout,
-            args.adapter,
-            filter(None, args.allow.split(",")),
-        )
-        if args.grade is not None
-        else []
-    )
+    reports = []
+    if args.grade is not None:
+        parts, allowed = args.require.split(","), filter(None, args.allow.split(","))
+        reports = grade(args.grade, parts, args.timeout, args.adapter, allowed)
     for report in reports:
         mistake = report.first_mistake()
         result = "passed" if report.passed else "FAILED"

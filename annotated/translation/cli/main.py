@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from annotated import __version__
 from annotated.translation.cli import flags
 from annotated.translation.cli.flags import flag_name
-from annotated.translation.files import parse_json, read_toml
+from annotated.translation.files import read_json, read_toml
 
 # What adds the flags of each command, and the function that runs it: imported, with PyTorch, to be called.
 COMMANDS = {
@@ -120,16 +120,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
         return parser.parse_args(arguments)
     name, *rest = arguments
     command = commands[name]
-    settings = file_settings(name, rest, command)
-    repeated = {action.dest for action in command._actions if isinstance(action, _AppendAction)}
-    from_files = [
-        flag
-        for name, value in settings.items()
-        for each in (value if name in repeated and isinstance(value, list) else [value])
-        for flag in as_flags(name, each)
-    ]
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
-    args = command.parse_intermixed_args([*from_files, *rest])
+    args = command.parse_intermixed_args([*flags_of_files(name, rest, command), *rest])
     if out := getattr(args, "out", None):
         try:
             str(out.expanduser()).encode()
@@ -142,8 +134,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
 # ---- files of settings
 
 
-def file_settings(name: str, arguments: list[str], command: ArgumentParser) -> dict[str, Any]:
-    """Read the files that give settings: that of the run to resume, and that of --config, which wins."""
+def flags_of_files(name: str, arguments: list[str], command: ArgumentParser) -> list[str]:
+    """Return, as flags, the settings in the file of the run to resume and in that of --config, which wins."""
     first = ArgumentParser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
     first.add_argument("--config", type=Path)
     first.add_argument("--out")
@@ -157,7 +149,14 @@ def file_settings(name: str, arguments: list[str], command: ArgumentParser) -> d
             if "cache" in run_settings:  # else a stranger's run would write elsewhere
                 command.error(f"{run}: --cache is given by hand, not in a run")
             settings = run_settings | settings
-    return settings
+    repeated, flags = {a.dest for a in command._actions if isinstance(a, _AppendAction)}, []
+    for setting, value in settings.items():
+        for each in value if setting in repeated and isinstance(value, list) else [value]:
+            if isinstance(each, list):
+                raise ValueError(f"{flag_name(setting)} takes one value, not {each}")
+            flag = flag_name(f"no-{setting}" if each is False else setting)
+            flags.append(flag if isinstance(each, bool) else f"{flag}={each}")
+    return flags
 
 
 def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any]:
@@ -167,28 +166,19 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     """
     if path.suffix not in (".json", ".toml"):
         command.error(f"{path} must be a .json or a .toml file")
-    values = read_toml(path) if path.suffix == ".toml" else parse_json(path.read_bytes(), path)
+    values = read_toml(path) if path.suffix == ".toml" else read_json(path)
     values.pop("lengths", None)  # a run writes them into its settings, and nobody sets them
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
             command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
         values = values[name]
-    named = [key.replace("-", "_") for key in values]
-    for key in values:
-        if named.count(key.replace("-", "_")) > 1:
+    keys = [key.replace("-", "_") for key in values]
+    for key in keys:
+        if keys.count(key) > 1:
             command.error(f"{path}: {flag_name(key)} stands in it twice")
-        if key.replace("-", "_") in BY_HAND:
+        if key in BY_HAND:
             command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
     return {key: value for key, value in values.items() if value is not None}
-
-
-def as_flags(name: str, value: object) -> list[str]:
-    """Return a setting as it is given by hand."""
-    if isinstance(value, list):
-        raise ValueError(f"{flag_name(name)} takes one value, not {value}")
-    if isinstance(value, bool):
-        return [flag_name(name if value else f"no-{name}")]
-    return [f"{flag_name(name)}={value}"]
 
 
 # ---- a file of variants

@@ -8,12 +8,7 @@ from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main
 from annotated.translation.devices import is_first, print_message
 from annotated.translation.files import creating_folder, read_toml, write_json
-from annotated.translation.storage.model_folder import (
-    SETTINGS,
-    load_model,
-    save_model,
-    training_settings,
-)
+from annotated.translation.storage.model_folder import SETTINGS, load_model, save_model, training_settings
 from annotated.translation.training.checkpoint import average_checkpoints
 from annotated.translation.translator import Translator
 

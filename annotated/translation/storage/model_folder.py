@@ -148,10 +148,7 @@ def check_vocabularies(
 
 
 def save_model(
-    folder: str | Path,
-    model: EncoderDecoder,
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
+    folder: str | Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:
     """Write a model folder. Raises ValueError for one that would come back as another, and writes nothing."""
     check_can_be_saved(model)

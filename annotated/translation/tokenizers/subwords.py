@@ -6,7 +6,6 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -143,20 +142,19 @@ class SentencePieceTokenizer(Subwords):
         return re.sub(f"{ESCAPE}([em])", lambda match: ESCAPE if match[1] == "e" else SPACE_MARK, text)
 
     def scored_pieces(self) -> list[tuple[str, float | None]]:
-        """Return each piece as SentencePiece holds it, with its score; None for symbols and bytes."""
-        return [(piece, self.scores.get(piece)) for piece in self.vocabulary]
+        """Return each piece as SentencePiece holds it, with its score: the higher, the earlier it is merged.
+
+        Symbols and bytes have None.
+        """
+        p, scores = self._processor, list[float | None]()
+        for i in range(len(self)):
+            special = p.is_control(i) or p.is_unknown(i) or p.is_byte(i)
+            scores.append(None if special else p.get_score(i))
+        return [*zip(self.vocabulary, scores, strict=True)]
 
     def escape(self, text: str) -> str:
         text = without_surrogates(text)
         return text.replace(ESCAPE, ESCAPE + "e").replace(SPACE_MARK, ESCAPE + "m")
-
-    @cached_property
-    def scores(self) -> dict[str, float]:
-        """How early each piece that was learned is merged, the higher the earlier."""
-        processor = self._processor
-        special = (processor.is_control, processor.is_unknown, processor.is_byte)
-        learned = (i for i in range(len(self)) if not any(test(i) for test in special))
-        return {self.vocabulary[i]: processor.get_score(i) for i in learned}
 
 
 class MarianTokenizer(Subwords):

@@ -32,7 +32,7 @@ from annotated.translation.storage.model_folder import (
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import Progress, TrainingConfig, is_better
-from annotated.translation.training.rehearsal import rehearse
+from annotated.translation.training.initial_model import rehearse
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
 from annotated.translation.training.validation import Validation
@@ -106,7 +106,7 @@ class Trainer:
         """Train in the run's folder, which is open."""
         self.begin(resume)
         c, p = self.config, self.progress
-        self.began = time.perf_counter(), p.step
+        self.first_step, self.first_second = p.step, time.perf_counter()
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
         bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
         with bar, devices.stop_on_interrupt() as stop_asked:
@@ -260,9 +260,9 @@ class Trainer:
 
     def minutes_left(self) -> float:
         """Return how long the rest takes at the pace so far, validation and saving counted."""
-        began, first = self.began
-        done, missing = self.progress.step - first, self.progress.last_step(self.config) - self.progress.step
-        return (time.perf_counter() - began) / 60 / done * missing if done else 0.0
+        step, last = self.progress.step, self.progress.last_step(self.config)
+        done, minutes = step - self.first_step, (time.perf_counter() - self.first_second) / 60
+        return minutes / done * (last - step) if done else 0.0
 
     # ---- the end
 
