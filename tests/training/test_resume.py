@@ -8,8 +8,19 @@ import time
 
 import pytest
 from command_line import SIZES
-from tiny_runs import exit_code, log_of, make_trainer, single_thread, start, steps, train_until, validate_as
+from tiny_runs import (
+    CATS,
+    exit_code,
+    log_of,
+    make_trainer,
+    single_thread,
+    start,
+    steps,
+    train_until,
+    validate_as,
+)
 
+import annotated
 from annotated.translation.cli.main import main
 from annotated.translation.files import read_json
 from annotated.translation.storage.model_folder import WEIGHTS, load_model
@@ -120,6 +131,31 @@ def test_a_run_keeps_its_settings(tmp_path):
     ):
         with pytest.raises(ValueError, match=says):
             make_trainer(tmp_path, max_steps=2, **begun | other).fit(resume=True)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "auto"])
+def test_other_settings_are_refused_before_the_text_is_read(preset, tmp_path):
+    """Reading and encoding may take long."""
+
+    def unread():
+        raise AssertionError("it was read")
+
+    begin = {"preset": preset, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_steps": 2, "vocab": 320}
+    annotated.train(CATS, tmp_path, **begin, keep_equal=True)
+    for other, says in (
+        ({"learning_rate": 0.5}, "learning_rate = .*, not 0.5"),
+        ({"warmup": 7}, "warmup = .*, not 7"),
+        ({"accumulate": 2}, "accumulate = 1, not 2"),
+        ({"dropout": 0.9}, "dropout is .*, not 0.9"),
+        ({"d_ff": 32}, "d_ff is 16 in .*, not 32"),
+        ({"vocab": 400}, "vocab = 320, not 400"),
+        ({"tokenizer": "chars"}, "tokenizer = 'subwords', not 'chars'"),
+        ({"keep_equal": False}, "keep_equal = True, not False"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            annotated.train(unread, tmp_path, resume=True, **{**begin, "keep_equal": True} | other)
+    with pytest.raises(AssertionError, match="it was read"):
+        annotated.train(unread, tmp_path, resume=True, **begin | {"max_steps": 9}, keep_equal=True)
 
 
 @pytest.mark.parametrize("file", ["progress.json", WEIGHTS])

@@ -114,6 +114,8 @@ def check_settings(
     free = {*CHANGEABLE, "lengths"}  # what these are of, the text, is compared
     if settings.get("average_of") == "best":
         free.discard("metric")  # by another one, the best of those that were kept are unknown
+    if not settings.get("warmup"):  # it stays as it was chosen
+        free.add("warmup")
     if saved.fingerprint:  # which tells of other text, wherever that lies
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:

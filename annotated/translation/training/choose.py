@@ -20,10 +20,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import Corpus, ParallelText
 from annotated.translation.devices import broadcast, is_first, print_message, raise_on_all_ranks
-from annotated.translation.storage.model_folder import training_settings
 from annotated.translation.tokenizers import PAD
-from annotated.translation.training.config import TrainingConfig
-from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
 
 MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
@@ -37,20 +34,14 @@ UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
 
 def choose_together(
     text: Corpus,
-    run: RunFolder,
-    resume: bool,
     kinds: tuple[str, str],
     minutes: float,
     given: dict[str, Any],
     device: torch.device,
 ) -> dict[str, Any]:
-    """Choose in the first process, for all, the settings that are not given; a resumed run keeps its own."""
+    """Choose in the first process, for all, the settings that are not given."""
     with raise_on_all_ranks():
-        if is_first() and resume and run.newest():
-            names = {"vocab", *(f.name for kind in (TransformerConfig, TrainingConfig) for f in fields(kind))}
-            before = training_settings(run.path).items()
-            given = {name: value for name, value in before if name in names} | given
-        elif is_first():
+        if is_first():
             given, why = choose(text["train"], kinds, minutes, given, device)
             print_message(why)
     return dict(broadcast(given))

@@ -100,10 +100,13 @@ CHANGEABLE = (
 )  # fmt: skip
 
 
-def split_settings(preset: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], TrainingConfig]:
-    """Split what is given of the settings into model and training; NumPy's numbers become Python's."""
+def split_settings(
+    preset: str, settings: Mapping[str, Any]
+) -> tuple[int | None, dict[str, Any], TrainingConfig]:
+    """Split what is given of the settings into vocab, model and training; NumPy's numbers become Python's."""
     given = {name: value for name, value in settings.items() if value is not None}
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in given.items()}
+    vocab = plain.pop("vocab", None)
     names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
     model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
     limited = (
@@ -113,7 +116,7 @@ def split_settings(preset: str, settings: Mapping[str, Any]) -> tuple[dict[str, 
         raise ValueError("max_len has no effect without positions that are learned, or a variant of your own")
     if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
         raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-    return model_settings, getattr(TrainingConfig, preset)(**plain)
+    return vocab, model_settings, getattr(TrainingConfig, preset)(**plain)
 
 
 # ---- the position

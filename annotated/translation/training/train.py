@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, fields, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,11 +23,13 @@ from annotated.translation.devices import (
     print_message,
     process_group,
     raise_on_all_ranks,
+    rank_and_world,
 )
 from annotated.translation.storage.model_folder import TrainedText, find_model, training_settings
 from annotated.translation.tokenizers import KINDS, SUBWORDS, Tokenizer
-from annotated.translation.training.choose import choose_together
-from annotated.translation.training.config import PRESETS, TrainingConfig, split_settings
+from annotated.translation.training.checkpoint import check_settings
+from annotated.translation.training.choose import MODEL_FIELDS, choose_together
+from annotated.translation.training.config import PRESETS, Progress, TrainingConfig, split_settings
 from annotated.translation.training.initial_model import (
     ModelAndTokenizers,
     Settings,
@@ -139,8 +141,14 @@ def train(
         keep_equal = keeps_equal(init_from, *kinds)
     if init_from is not None and Path(init_from).expanduser().is_dir():
         init_from = Path(init_from).expanduser().absolute()
+    run, device, choosing = RunFolder(out), find_device(device), preset == "auto"
+    given: Settings = {**settings, "vocab": vocab}
+    given = {name: value for name, value in given.items() if value is not None}
+    if choosing and resume and run.newest():  # it goes on with what was chosen when it began
+        choosing, names = False, {"vocab", *MODEL_FIELDS, *(field.name for field in fields(TrainingConfig))}
+        given = {name: value for name, value in training_settings(run.path).items() if name in names} | given
     base = "tiny" if preset == "auto" else preset  # until the text is known
-    model_settings, config = split_settings(base, settings)
+    vocab, model_settings, config = split_settings(base, given)
     record: Settings = {
         "tokenizer": tokenizer or (None if init_from or (src_tokenizer and tgt_tokenizer) else "subwords"),
         "src_tokenizer": src_tokenizer,
@@ -152,27 +160,28 @@ def train(
         "keep_equal": keep_equal,
         **model_settings,
     }
-    run, device = RunFolder(out), find_device(device)
     with process_group(device), default_torch_state(device), run.open(resume):
-        config, record = broadcast((config, record))
+        begun = None
+        with raise_on_all_ranks():  # before the text is read, which may take long
+            if is_first() and resume and (newest := run.newest()):
+                begun = load_to_go_on(newest, model_settings)
+                saved, world = Progress.load(newest), rank_and_world()[1]
+                progress = replace(saved, update_batches=config.accumulate * world)
+                check_settings(newest, saved, {**record, **asdict(config)}, progress)
+        config, record, choosing = broadcast((config, record, choosing))  # as the first process was asked
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
             text = own_corpus(text, validation, pair, keep_equal, columns, cache)
-        if record["preset"] == "auto":  # as the first process was asked
-            given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
-            chosen = choose_together(text, run, resume, kinds, minutes or 10, given, device)
-            vocab = cast("int | None", chosen.pop("vocab", vocab))
-            model_settings, config = split_settings("tiny", chosen)
+        if choosing:
+            chosen = choose_together(text, kinds, minutes or 10, given, device)
+            vocab, model_settings, config = split_settings("tiny", chosen)
             record |= {**model_settings, "vocab": vocab}
         record |= {"corpus": text.name, "pair": text.pair, "tokenized": text.tokenized, **text.origin}
         with raise_on_all_ranks():
             torch.manual_seed(config.seed)
-            begun = None
-            if is_first() and resume and (newest := run.newest()):
-                begun = load_to_go_on(newest, model_settings)
-            elif is_first() and init_from is not None:
+            if is_first() and begun is None and init_from is not None:
                 begun = load_to_start_from(find_model(init_from), record, model_settings)
-            elif is_first():
+            elif is_first() and begun is None:
                 begun = new_model(text, base, kinds, vocab, model_settings, cache)
         return train_in_group(begun, text, config, run, device, record, resume, cache)
 
