@@ -9,6 +9,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -145,15 +146,21 @@ def decode_lines(lines: Iterable[bytes], name: str, after: int = 0) -> Iterator[
 
     Raises ValueError with the number of a line that is not UTF-8.
     """
-    for number, line in enumerate(lines, start=after + 1):
+    lines = iter(lines)
+    head = list(islice(lines, 16))
+    begin = b"".join(head)
+    if not after and 2 * begin.count(0) >= max(4, len(head)):  # in UTF-16, each line end has one
+        order = "le" if begin[1::2].count(0) >= begin[::2].count(0) else "be"
+        advice = f"convert it with iconv -f utf-16{order} -t utf8 < FILE > NEW"
+        raise ValueError(f"{name} looks like UTF-16; {advice}")
+    for number, line in enumerate(chain(head, lines), start=after + 1):
         if number == 1 and b"\n" not in line and b"\r" in line:
             yield from decode_lines(io.BytesIO(line.replace(b"\r", b"\n")), name)
             return
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            code, usual = ("utf-16le", "UTF-16") if b"\0" in line else ("cp1252", "Windows-1252")
-            advice = f"if it is {usual}, convert it with iconv -f {code} -t utf8 < FILE > NEW"
+            advice = "if it is Windows-1252, convert it with iconv -f cp1252 -t utf8 < FILE > NEW"
             raise ValueError(f"{name}, line {number}: {error}; {advice}") from None
         yield text.rstrip("\r\n")
 

@@ -168,8 +168,8 @@ class Translator:
             if not isinstance(text, str):
                 kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"
                 raise ValueError(f"line {first_line + i} {kind}")
-        texts = [normalize(text) for text in texts]
-        sources = {i: self.encode(text, f"line {first_line + i}") for i, text in enumerate(texts) if text}
+        full = (i for i, text in enumerate(texts) if normalize(text))
+        sources = {i: self.encode(texts[i], f"line {first_line + i}") for i in full}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         forced = self.tgt_tokenizer.encode(normalize(prefix))
         results: dict[int, list[Hypothesis]] = {}
@@ -205,13 +205,17 @@ class Translator:
         self, texts: list[str], sources: dict[int, list[int]], cut: list[int], first_line: int
     ) -> Iterator[str]:
         """Say how many lines are unlike those of the training, and how many translations were `cut`."""
+        broken = [i for i in sources if "\n" in texts[i].strip()]
         unknown = [i for i, source in sources.items() if self.src_tokenizer.unk in source]
-        symbols = dict.fromkeys(s for i in unknown[:10] for s in self.src_tokenizer.unknown(texts[i]))
+        symbols = dict.fromkeys(
+            s for i in unknown[:10] for s in self.src_tokenizer.unknown(normalize(texts[i]))
+        )
         most = self.longest_source
         room = self.model.max_positions
         end = "" if room is None else f"; the model has {room} positions"
         long = [i for i, source in sources.items() if most is not None and len(source) > most]
         for lines, what in (
+            (broken, "line breaks inside, read as spaces; give each of its lines by itself"),
             (unknown, f"symbols that the model never saw, such as {' '.join([*symbols][:5])!r}"),
             (long, f"more than the {most} tokens of the longest source in training; cut them into sentences"),
             (cut, f"translations that were cut at their limit; raise max_extra or max_target{end}"),

@@ -1,7 +1,10 @@
 """What was given has an effect or is refused; what is cut, unknown or too long is told, with counts."""
 
 import csv
+import errno
 import json
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -18,6 +21,7 @@ ROWS = [
     (" ".join(digits), " and then ".join(WORDS[int(digit) % 4] for digit in digits))
     for digits in (f"{i:04}" for i in range(0, 10_000, 170))
 ]
+NO_BREAK = "\u00a0"
 UNITS = {"src_tokenizer": "spaces", "tgt_tokenizer": "chars"}
 SIZES = {"preset": "tiny", "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_tokens": 500, "max_steps": 1}
 
@@ -160,10 +164,46 @@ def test_a_folder_that_cannot_be_is_named(out, files, capfd):
     complains(["train", *files, "--out", out], capfd, "--out", "cannot be a folder")
 
 
-def test_a_run_names_no_folder_to_write_to(tmp_path, capfd):
-    write_json(tmp_path / "run/training.json", {"cache": str(tmp_path / "elsewhere")})
-    complains(["train", "--out", tmp_path / "run", "--resume"], capfd, "--cache is given by hand")
-    assert not (tmp_path / "elsewhere").exists()
+@pytest.mark.parametrize("command", [["train", "--resume"], ["train", "--config"], ["reproduce"]])
+def test_a_file_names_no_folder_to_write_to(command, tmp_path, capfd):
+    elsewhere, recipe = tmp_path / "elsewhere", tmp_path / "r.toml"
+    write_json(tmp_path / "run/training.json", {"cache": str(elsewhere)})
+    recipe.write_text(f"[train]\ncorpus = 'grammar'\ncache = '{elsewhere}'\n[evaluate]\n")
+    named = [] if "--resume" in command else [recipe]
+    complains([*command, *named, "--out", tmp_path / "run"], capfd, "--cache is given by hand")
+    assert not elsewhere.exists()
+
+
+def test_what_the_system_refuses_is_told_with_a_remedy(run, cats, tmp_path, capfd):
+    asked = ["translate", "--model", run]
+    complains([*asked, tmp_path / "none.txt"], capfd, "none.txt", "is the name right")
+    complains([*asked, tmp_path], capfd, str(tmp_path), "name a file in it")
+    complains([*asked, cats / "a.en/b"], capfd, "a.en/b", "one of its folders is a file")
+    error = PermissionError(errno.EACCES, "Permission denied", "x.txt")  # root is refused nothing
+    with mock.patch.object(Path, "open", side_effect=error):
+        complains([*asked, "x.txt"], capfd, "x.txt", "you may not: change its rights")
+
+
+def test_a_warm_up_that_outlasts_the_run_is_told(cats, tmp_path, capfd):
+    for warmup in (2, 3):
+        asked = ["train", "--src", cats / "both.tsv", *TINY, "--max-steps", "2", "--warmup", warmup]
+        assert ends([*asked, "--out", tmp_path / str(warmup)]) == 0
+        told = "the warm-up of 3 updates ends after the run of 2" in capfd.readouterr().err
+        assert told == (warmup == 3)
+
+
+def test_what_is_lost_of_white_space_is_told(run, tmp_path, capfd):
+    pairs = [
+        (f"the cat costs {i} CHF", f"die Katze kostet {i}{' ' if i % 3 else NO_BREAK}CHF") for i in range(60)
+    ]
+    (tmp_path / "t.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    assert (
+        ends(["train", "--src", tmp_path / "t.tsv", *TINY, "--max-steps", "1", "--out", tmp_path / "m"]) == 0
+    )
+    assert "20 of 60 targets have no-break spaces" in capfd.readouterr().err
+    with pytest.warns(UserWarning, match=r"1 of 2 lines, the first line 2: line breaks inside") as warned:
+        Translator.load(run).translate(["a cat\n", "a cat\na dog"], max_tokens=99)
+    assert all("never saw" not in str(each.message) for each in warned)
 
 
 @pytest.mark.parametrize("split", ["../../victim", "/tmp/victim", "", "a/b"])

@@ -41,14 +41,32 @@ def test_a_byte_order_mark_tells_utf_16(encoding, tmp_path):
     assert read_lines(write(tmp_path / "a.txt", text.encode(encoding))) == ["a\u2028ü 東", "", "b"]
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le"])
-def test_what_is_advised_for_another_encoding_works(encoding, tmp_path):
-    path = write(tmp_path / "a.csv", "en,de\na bear,„Bär“ – 5 €\n".encode(encoding))
+def follow_advice(error, path, to):
+    """Convert a file as a message says."""
+    command = str(error.value).partition("convert it with ")[2].replace("FILE", str(path))
+    subprocess.run(command.replace("NEW", str(to)), shell=True, check=True)
+
+
+def test_what_is_advised_for_another_encoding_works(tmp_path):
+    path = write(tmp_path / "a.csv", "en,de\na bear,„Bär“ – 5 €\n".encode("cp1252"))
     with pytest.raises(ValueError, match=r"line 2: .*iconv") as error:
         read_pairs(path)
-    command = str(error.value).partition("convert it with ")[2].replace("FILE", str(path))
-    subprocess.run(command.replace("NEW", str(tmp_path / "b.csv")), shell=True, check=True)
+    follow_advice(error, path, tmp_path / "b.csv")
     assert list(read_pairs(tmp_path / "b.csv")) == [("a bear", "„Bär“ – 5 €")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize(
+    "text", ["a bear\nb\n", "ein Bär", "медведь\nдве лисы\r\nкот\n", "上海一\n二三\n猫\n" * 9]
+)
+def test_utf_16_without_a_mark_is_told(text, encoding, tmp_path):
+    path = write(tmp_path / "a.txt", text.encode(encoding))
+    with pytest.raises(ValueError, match="looks like UTF-16") as error:
+        read_lines(path)
+    follow_advice(error, path, tmp_path / "b.txt")
+    assert read_lines(tmp_path / "b.txt") == text.replace("\r", "").splitlines()
+    lines = ["ein Satz"] * 20 + ["mit \0 darin"]  # one that strays is none of them
+    assert read_lines(write(tmp_path / "c.txt", "\n".join(lines).encode())) == lines
 
 
 @pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1\x15", b"%PDF-1.4"])

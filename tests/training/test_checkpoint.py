@@ -2,6 +2,7 @@
 
 import builtins
 import errno
+import math
 import os
 import pathlib
 import shutil
@@ -260,13 +261,26 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
     assert weights(tmp_path) == weights(tmp_path / "checkpoints" / "step-00000003") != models.pop()
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "2", True])
-def test_a_position_that_cannot_be_is_named(value, tmp_path):
+def test_a_position_that_cannot_be_is_named(one_thread, tmp_path):
     make_trainer(tmp_path).fit()
     path = sorted((tmp_path / "checkpoints").iterdir())[-1] / "progress.json"
-    write_json(path, {**read_json(path), "update_batches": value})
-    with pytest.raises(ValueError, match=r"progress\.json: update_batches must be at least 1"):
-        make_trainer(tmp_path, epochs=4).fit(resume=True)
+    right = read_json(path)
+    wrong = {
+        int: (-1, 1.5, True, None, "1"),
+        float: (-1.0, True, "1", math.nan),
+        bool: (0, None),
+        str: (1, None),
+    }
+    for name, value in right.items():
+        for other in (
+            *wrong.get(type(value), wrong[float]),
+            [1],
+            {"a": 1},
+            *[0] * (name == "update_batches"),
+        ):
+            write_json(path, {**right, name: other})
+            with pytest.raises(ValueError, match=rf"progress\.json: {name} cannot be .*; delete the folder"):
+                make_trainer(tmp_path, epochs=4).fit(resume=True)
 
 
 def test_a_run_whose_folder_is_removed_ends_with_an_error(tmp_path, monkeypatch):

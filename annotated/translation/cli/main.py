@@ -4,6 +4,7 @@ Settings come from flags, under them from the file that --config names, under th
 PyTorch takes seconds to import: it and a command's own module are imported when the command runs.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -33,8 +34,14 @@ COMMANDS = {
     "check": (flags.add_check, "annotated.translation.cli.check:check"),
     "build": (flags.add_build, "annotated.translation.cli.check:build"),
 }
-# A file must name no file to execute or to replace, nor give what only the hand at the keyboard can mean.
-OUTPUTS = ("save", "json", "junit", "csv")
+# A file must name no file to execute or to write, nor give what only the hand at the keyboard can mean.
+OUTPUTS = ("save", "json", "junit", "csv", "cache")
+REMEDIES = {  # where the operating system says no
+    errno.ENOENT: "is the name right, and the folder?",
+    errno.EISDIR: "name a file in it",
+    errno.ENOTDIR: "one of its folders is a file: name another",
+    errno.ENOSPC: "make room on the disk, then try again (a run goes on with --resume)",
+} | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "you may not: change its rights, or name another")
 BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter", *OUTPUTS)
 
 
@@ -62,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         if "--traceback" in arguments:
             traceback.print_exc()
-        print(f"annotated: {error}", file=sys.stderr)
+        remedy = REMEDIES.get(getattr(error, "errno", None) or 0)
+        print(f"annotated: {error}" + (f"; {remedy}" if remedy else ""), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("annotated: stopped", file=sys.stderr)
@@ -145,10 +153,7 @@ def flags_of_files(name: str, arguments: list[str], command: ArgumentParser) -> 
     if args.resume and (out := args.out or settings.get("out")):
         run = Path(out) / "training.json"
         if run.exists():
-            run_settings = settings_in(run, name, command)
-            if "cache" in run_settings:  # else a stranger's run would write elsewhere
-                command.error(f"{run}: --cache is given by hand, not in a run")
-            settings = run_settings | settings
+            settings = settings_in(run, name, command) | settings
     repeated, flags = {a.dest for a in command._actions if isinstance(a, _AppendAction)}, []
     for setting, value in settings.items():
         for each in value if setting in repeated and isinstance(value, list) else [value]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from annotated.transformer.config import TransformerConfig, check_fields, explained
 from annotated.translation.files import read_json, settings_from_json
@@ -147,11 +147,17 @@ class Progress:
 
     @classmethod
     def load(cls, checkpoint: Path) -> "Progress":
-        """Read the position of a checkpoint. Raises ValueError for one of another version of annotated."""
+        """Read the position of a checkpoint. Raises ValueError for one that no version of annotated wrote."""
         path = checkpoint / PROGRESS
         progress = settings_from_json(cls, read_json(path), path)
-        if type(progress.update_batches) is not int or progress.update_batches < 1:
-            raise ValueError(f"{path}: update_batches must be at least 1, not {progress.update_batches!r}")
+        for field in fields(cls):
+            value, kind = getattr(progress, field.name), cast(Any, field.type)
+            fits = isinstance(value, kind | int if isinstance(0.5, kind) else kind)
+            if fits and kind is not str:
+                low = int(field.name == "update_batches")
+                fits = isinstance(value, bool) == (kind is bool) and low <= (value or 0) < 2**63
+            if not fits:
+                raise ValueError(f"{path}: {field.name} cannot be {value!r}")
         return progress
 
     @property

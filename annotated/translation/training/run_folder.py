@@ -26,7 +26,6 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.devices import is_first, raise_on_all_ranks
 from annotated.translation.files import (
     creating_folder,
-    read_json,
     remove_folder,
     remove_partials,
     replacing,
@@ -100,7 +99,7 @@ class RunFolder:
         """Raise ValueError where a checkpoint cannot be read, or the newest is damaged."""
         for checkpoint in self.checkpoints():
             try:
-                read_json(checkpoint / PROGRESS)
+                Progress.load(checkpoint)
                 if checkpoint == self.newest():
                     check_checkpoint(checkpoint)
             except (ValueError, FileNotFoundError) as error:

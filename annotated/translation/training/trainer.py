@@ -129,10 +129,13 @@ class Trainer:
                 if resume and checkpoint is None:
                     print_message(f"there is no checkpoint in {self.out.path}: a new run begins")
                 self.progress.batches_in_epoch = len(self.batches)
-                asked = self.config.warmup
-                warmup = self.config.warmup_in(self.progress.last_step(self.config))
+                asked, last = self.config.warmup, self.progress.last_step(self.config)
+                warmup = self.config.warmup_in(last)
                 if checkpoint is not None and not asked:
-                    warmup = training_settings(checkpoint)["warmup"]
+                    warmup = training_settings(checkpoint).get("warmup", warmup)
+                if warmup > last:
+                    text = "the rate never comes to its peak; give a smaller warmup, or none"
+                    print_message(f"the warm-up of {warmup:,} updates ends after the run of {last:,}: {text}")
                 self.config = dataclasses.replace(self.config, warmup=warmup)
                 self.settings["warmup"] = warmup
                 if checkpoint is not None:
