@@ -6,14 +6,16 @@ Shape letters: B sentences, k hypotheses of each (the beam), V target vocabulary
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from itertools import chain
+from operator import index
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from annotated.modes import evaluating
 from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
-from annotated.search.greedy import forbid
+from annotated.search.greedy import forbid, source_mask
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import END, START
@@ -46,7 +48,7 @@ def beam_search(
     model: EncoderDecoder,
     src: Tensor,
     src_mask: Tensor | None,
-    max_len: int | Sequence[int] | None = None,
+    max_len: int | Sequence[int] | Tensor | None = None,
     start_symbol: int = START,
     end_symbol: int = END,
     beam: int = SearchConfig.beam,
@@ -80,18 +82,18 @@ def beam_search(
         on_step: called after each step for each sentence with its index in the batch and its candidates,
             likeliest first; `plots.plot_beam` draws them as a tree.
 
-    Raises ValueError as `SearchConfig` does, for a limit below 2, for a forbidden end symbol, for prefixes
-    with the end symbol or forbidden tokens, and for scores that are no numbers.
+    Raises ValueError as `SearchConfig` does, for a limit below 2, a mask of another shape, a forbidden end
+    symbol, prefixes with it or forbidden tokens, tokens outside of the vocabulary, and scores that are no
+    numbers.
     """
     settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
     if not len(src):
         return []
-    if src_mask is None:
-        src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
-    src_mask = src_mask.expand(len(src), 1, src.size(1))
+    src_mask = source_mask(src, src_mask)
     if max_len is None:
-        max_len = (src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS + 1).tolist()
-    limits = max_len if isinstance(max_len, Sequence) else [max_len] * len(src)
+        max_len = src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS + 1
+    given: Any = max_len.tolist() if isinstance(max_len, Tensor) else max_len
+    limits = list(map(index, given if isinstance(given, Sequence) else [given] * len(src)))
     if prefixes is None:
         prefixes = [()] * len(src)
     for name, given in {"limits": limits, "prefixes": prefixes}.items():
@@ -103,8 +105,6 @@ def beam_search(
     for i, (limit, prefix) in enumerate(zip(limits, prefixes, strict=True)):
         if limit < 2:
             raise ValueError(f"max_len must be at least 2, for the start and the end symbol, not {limit}")
-        if min(prefix, default=0) < 0:
-            raise ValueError(f"prefix {prefix} contains {min(prefix)}, which is no token")
         if never := {*prefix} & {end_symbol, *forbidden}:
             raise ValueError(f"prefix {prefix} contains {min(never)}, the end symbol or a forbidden token")
         limit = max(min(limit - 1, model.max_positions or limit), len(prefix) + 1)
@@ -195,6 +195,7 @@ def run_beams(
     if not tree:
         memory, src_mask = (x.repeat_interleave(k, dim=0) for x in (memory, src_mask))  # (B * k, ...)
     cache = DecoderCache(len(model.decoder.layers))
+    named = {end_symbol, *chain.from_iterable(search.prefix for search in searches)}
     tokens = src.new_full((len(src), k, 1), start_symbol)  # (B, k, length)
     itself = torch.eye(k, dtype=torch.bool, device=src.device)
     visible = itself.expand(len(src), k, k)  # (B, k, k * length)
@@ -205,7 +206,7 @@ def run_beams(
     while searches:
         length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol
         log_probs = next_log_probs(model, memory, src_mask, tokens, visible if tree else None, cache)
-        forbid(log_probs, forbidden)
+        forbid(log_probs, forbidden, named)
         restrict(log_probs, tokens, searches)
         # Twice the beam: even if half of the continuations end, k remain.
         best, origin, token = best_continuations(scores, log_probs, 2 * k)  # each (B, 2k)

@@ -1,6 +1,7 @@
 """Greedy search: the likeliest token at each step, with a cache."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 
 import torch
 from torch import Tensor
@@ -30,14 +31,13 @@ def greedy_decode(
         forbidden: tokens that are never generated.
 
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
-    No gradients are kept. Raises ValueError for a `max_len` below 1, and for scores that are no numbers.
+    No gradients are kept. Raises ValueError for a `max_len` below 1, a mask of another shape, symbols outside
+    of the vocabulary, and scores that are no numbers.
     """
-    if max_len < 1:
+    if (max_len := index(max_len)) < 1:
         raise ValueError(f"max_len must be at least 1, not {max_len}")
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
-    if src_mask is None:
-        src_mask = src.new_ones(1, 1, src.size(1), dtype=torch.bool)
-    src_mask = src_mask.expand(len(src), 1, src.size(1))
+    src_mask = source_mask(src, src_mask)
     end = -1 if end_symbol is None else end_symbol
     with evaluating(model):
         memory = model.encode(src, src_mask)  # (B, src_len, d_model)
@@ -48,7 +48,7 @@ def greedy_decode(
             newest = columns[-1][active].unsqueeze(1)
             states = model.decode(memory, src_mask, newest, None, cache)  # (active, 1, d_model)
             log_probs = model.generator(states[:, -1])  # (active, V)
-            forbid(log_probs, forbidden)
+            forbid(log_probs, forbidden, () if end_symbol is None else (end_symbol,))
             best, token = log_probs.max(dim=-1)  # argmax is slower
             if not best.isfinite().all():
                 raise ValueError("the scores are not finite, or all tokens are forbidden")
@@ -60,9 +60,21 @@ def greedy_decode(
     return torch.stack(columns, dim=1)
 
 
-def forbid(log_probs: Tensor, forbidden: Sequence[int]) -> None:
-    """Set the log-probabilities (..., V) of tokens to -inf. Raises ValueError for what is no token."""
+def source_mask(src: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mask (B, 1, src_len) of a source (B, src_len). Raises ValueError for other shapes."""
+    if src.dim() != 2:
+        raise ValueError(f"src must be (B, src_len), not {tuple(src.shape)}; of one, use src.unsqueeze(0)")
+    size = len(src), 1, src.size(1)
+    if mask is None:
+        return src.new_ones(size, dtype=torch.bool)
+    if mask.shape not in (size, (1, *size[1:])):
+        raise ValueError(f"src_mask must be (B or 1, 1, src_len), here {size}, not {tuple(mask.shape)}")
+    return mask.expand(size)
+
+
+def forbid(log_probs: Tensor, forbidden: Sequence[int], named: Iterable[int] = ()) -> None:
+    """Set log-probabilities (..., V) to -inf. Raises ValueError for a token, or one `named`, that is none."""
     vocab = log_probs.size(-1)
-    if unknown := [token for token in forbidden if not 0 <= token < vocab]:
-        raise ValueError(f"there is no token {unknown[0]} to forbid, in a vocabulary of {vocab}")
+    if unknown := [token for token in (*forbidden, *named) if not 0 <= token < vocab]:
+        raise ValueError(f"there is no token {unknown[0]} in a vocabulary of {vocab}")
     log_probs[..., list(forbidden)] = -torch.inf

@@ -120,7 +120,10 @@ class MultiHeadedAttention(nn.Module):
             k, v = self.split(to_key(key)), self.split(to_value(value))  # (B, h, S, d_k)
             if cache is not None:
                 k, v = cache.extend(k, v)
-        return to_output(self.join(self.attend(q, k, v, mask)))  # (B, T, d_model)
+        heads = self.attend(q, k, v, mask)  # (B, h, T, d_k)
+        if not isinstance(heads, Tensor):
+            raise TypeError(f"attend must return (B, h, T, d_k) alone, not a {type(heads).__name__}")
+        return to_output(self.join(heads))  # (B, T, d_model)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """Compute equation 1 for all heads at once: (B, h, T, d_k) and two (B, h, S, d_k) -> (B, h, T, d_k).

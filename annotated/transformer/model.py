@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
+from inspect import signature
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -81,6 +82,15 @@ class Generator(nn.Module):
 
 class EmbeddedPositions(nn.Sequential):
     """Embed tokens, then add their positions, which in a search do not begin with the first."""
+
+    def __init__(self, embed: nn.Module, positions: nn.Module):
+        try:
+            signature(positions.forward).bind(None, 0)
+        except TypeError:
+            kind = type(positions).__name__
+            how = f"let {kind} take start, the position of x[:, 0]"
+            raise ValueError(f"positions are called as (x, start): {how}") from None
+        super().__init__(embed, positions)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """(batch, len), whose first position is number `start` -> (batch, len, d_model)."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from charts import drawn, marks, texts
+from charts import marks, texts
 from small_models import make
 
 from annotated.plots import as_words, explore_attention, plot_attention
@@ -86,7 +86,6 @@ def test_the_axes_name_the_tokens_of_the_map_that_is_shown(maps) -> None:
     shown = texts(chart, kind="decoder", layer=0, head=1)
     assert shown[shown.index("key") - 2 : shown.index("key")] == TGT
     assert "decoder attention, layer 1, head 2" in shown
-    assert not [part for part in drawn(chart, {}).iter() if "mark-rule" in part.get("class", "")]
 
 
 def test_a_translator_shows_the_attention_of_a_sentence() -> None:

@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -316,7 +317,7 @@ def test_a_mask_may_serve_all_sentences_or_be_left_out():
         ({"prefixes": [(3,), (4,)]}, "as many prefixes as sentences, not 2 for 1"),
         ({"prefixes": []}, "as many prefixes as sentences, not 0 for 1"),
         ({"prefixes": [(3, END, 3)]}, r"prefix \(3, 1, 3\) contains 1"),
-        ({"prefixes": [(-1,)]}, "prefix .* no token"),
+        ({"prefixes": [(-1,)]}, "no token -1 in"),
         ({"prefixes": [(3,)], "forbidden": (3,)}, r"prefix \(3,\) contains 3"),
         ({"forbidden": (END, 2)}, "end symbol, 1, is forbidden"),
     ],
@@ -410,12 +411,42 @@ def test_a_model_is_searched_as_it_computes_however_it_was_changed(change):
             assert each.log_prob == pytest.approx(total, abs=1e-9)
 
 
+def test_limits_and_masks_are_taken_in_every_right_form_and_in_no_other():
+    model, (src, mask) = toy(), sources()
+    limits = [6 + i for i in range(len(src))]
+    expected = beam_search(model, src, mask, limits)
+    assert beam_search(model, src, mask, torch.tensor(limits)) == expected
+    shape = re.escape(str(tuple(mask.shape)))
+    for search in (greedy_decode, beam_search):
+        first = search(model, src, mask, 6, START, END)
+        assert str(search(model, src, mask, torch.tensor(6), START, END)) == str(first)
+        for wrong in (
+            mask[:, 0],
+            mask[:, None],
+            mask[..., 1:],
+            mask.expand(-1, 2, -1),
+            mask[[0, 0, *range(len(src))]],
+        ):
+            with pytest.raises(ValueError, match=rf"src_mask must be .*, here {shape}, not"):
+                search(model, src, wrong, 6, START, END)
+        with pytest.raises(ValueError, match=r"src must be .* src.unsqueeze\(0\)"):
+            search(model, src[0], None, 6, START, END)
+        for wrong in (5.5, "6", torch.tensor([6.5] * len(src))):
+            with pytest.raises((TypeError, ValueError), match=r"integer|as many limits"):
+                search(model, src, mask, wrong, START, END)
+
+
 def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
     model, src = toy(), torch.tensor([[3, 4]])
     for search in (greedy_decode, beam_search):
         for token in (-1, 12):
-            with pytest.raises(ValueError, match=f"no token {token} to forbid"):
+            with pytest.raises(ValueError, match=f"no token {token} in a vocabulary of 12"):
                 search(model, src, None, 6, START, END, forbidden=[token])
+            with pytest.raises(ValueError, match=f"no token {token} in a vocabulary of 12"):
+                search(model, src, None, 6, START, token)
+    for token in (-1, 12):
+        with pytest.raises(ValueError, match=f"no token {token} in a vocabulary of 12"):
+            beam_search(model, src, None, 6, START, END, prefixes=[[5, token]])
     with pytest.raises(ValueError, match="all tokens are forbidden"):
         greedy_decode(model, src, None, 5, START, END, forbidden=range(12))
     with torch.no_grad():

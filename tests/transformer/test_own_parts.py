@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
-from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
-from annotated.transformer.layers import PositionwiseFeedForward
-from annotated.transformer.model import make_model
+from annotated.transformer.attention import MultiHeadedAttention, attention, subsequent_mask
+from annotated.transformer.layers import Embeddings, PositionwiseFeedForward
+from annotated.transformer.model import EncoderDecoder, make_model
 from annotated.transformer.variants import VARIANTS, Parts, variant
 
 
@@ -122,9 +122,9 @@ def test_what_a_variant_initializes_stays_and_the_rest_begins_as_the_papers():
     variant("kind")(type("Kind", (Parts,), parts))
     model = make_model(12, 12, N=2, d_model=16, d_ff=24, h=4, variant="kind")
     attentions = [module for module in model.modules() if isinstance(module, Gated)]
-    for attention in attentions:
-        assert (attention.gate.bias == -2).all()
-        assert attention.linears[0].weight.abs().max() <= math.sqrt(6 / (4 * 16))
+    for gated in attentions:
+        assert (gated.gate.bias == -2).all()
+        assert gated.linears[0].weight.abs().max() <= math.sqrt(6 / (4 * 16))
     for layer in (*model.encoder.layers, *model.decoder.layers):
         assert (layer.feed_forward.w_1.bias == -2).all()
         assert not layer.feed_forward.w_2.bias.any()
@@ -160,6 +160,30 @@ def test_attention_that_leaves_its_cache_alone_is_refused():
     for search in (lambda: greedy_decode(model, src, None, 5, 1), lambda: beam_search(model, src, None)):
         with pytest.raises(ValueError, match="cache"):
             search()
+
+
+class Paired(MultiHeadedAttention):
+    """Returns its weights as well, which is not in the contract."""
+
+    def attend(self, q, k, v, mask):
+        return attention(q, k, v, mask)
+
+
+class Placeless(nn.Module):
+    def forward(self, x):
+        return x
+
+
+def test_parts_that_break_their_contract_say_which():
+    src = torch.ones(1, 3, dtype=torch.long)
+    model = modern()
+    model.encoder.layers[0].self_attn = Paired(4, 16)
+    with pytest.raises(TypeError, match=r"attend must return .* alone, not a tuple"):
+        model.encode(src, None)
+    for positions in (Placeless(), nn.Identity()):
+        embed = nn.Sequential(Embeddings(16, 9), positions)
+        with pytest.raises(ValueError, match=rf"\(x, start\): let {type(positions).__name__} take start"):
+            EncoderDecoder(model.encoder, model.decoder, embed, embed, model.generator)
 
 
 @pytest.mark.parametrize("name", [Modern, "paper"])  # the first is `@variant` without a name
