@@ -49,22 +49,20 @@ def setup_notebook() -> None:
     palette, text can be read at half size; `axes.grid(True)` draws a grid. In a notebook, a figure's picture
     carries an alternative text, and an exercise that refuses an answer shows the reason alone.
     """
-    shell = load("IPython").get_ipython()
-    _style_figures(shell)
-    _style_charts()
-    if shell:
-        shell.set_custom_exc((AssertionError,), _show_refusal)
-
-
-def _style_figures(shell: Any) -> None:
-    matplotlib, seaborn = load("matplotlib"), load("seaborn")
+    matplotlib, seaborn, altair = map(load, ("matplotlib", "seaborn", "altair"))
     load("matplotlib.pyplot")  # sets the inline backend up, which is adjusted below
     matplotlib.rcdefaults()
     seaborn.set_theme(style="ticks", palette="colorblind", rc=FIGURE_STYLE)
-    if shell:
+    load("vl_convert").register_font_directory(str(Path(matplotlib.get_data_path(), "fonts", "ttf")))
+    altair.theme.register("annotated", enable=True)(_chart_theme)
+    altair.renderers.register("annotated", chart_bundle)
+    altair.renderers.enable("annotated")
+    altair.data_transformers.enable("default", max_rows=MOST_ROWS)
+    if shell := load("IPython").get_ipython():
         backend = load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
         backend.figure_formats = {"retina"}
         _describe_figures(shell.display_formatter.formatters["image/png"])
+        shell.set_custom_exc((AssertionError,), _show_refusal)
 
 
 def _describe_figures(formatter: Any) -> None:
@@ -109,15 +107,6 @@ def _show_refusal(
     elif not error.args:
         error.add_note("This compares what the cells above have computed: run them first, in their order.")
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
-
-
-def _style_charts() -> None:
-    altair, vl_convert = load("altair"), load("vl_convert")
-    vl_convert.register_font_directory(str(Path(load("matplotlib").get_data_path(), "fonts", "ttf")))
-    altair.theme.register("annotated", enable=True)(_chart_theme)
-    altair.renderers.register("annotated", chart_bundle)
-    altair.renderers.enable("annotated")
-    altair.data_transformers.enable("default", max_rows=MOST_ROWS)
 
 
 def _chart_theme() -> dict[str, Any]:

@@ -21,14 +21,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import batch_by_length, pad_rows
 from annotated.translation.devices import map_in_threads
 from annotated.translation.limits import ENGINES, Limits
-from annotated.translation.storage.model_folder import (
-    TrainedText,
-    check_vocabularies,
-    find_model,
-    load_model,
-    shipped_model,
-    training_settings,
-)
+from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer, normalize
 
 if TYPE_CHECKING:
@@ -76,7 +69,7 @@ class Translator:
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"{quantization} needs --engine ctranslate2, in Python engine='ctranslate2'")
         if hasattr(model, "config"):  # a model that was put together by hand has none
-            check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+            model_folder.check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
         self.model, self.tokenized = model, tokenized
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.pair, self.engine, self.quantization = pair, engine, quantization
@@ -88,9 +81,9 @@ class Translator:
         cls, name_or_folder: str | Path, device: str | torch.device = "cpu", **options: Any
     ) -> "Translator":
         """Load a model folder, or a shipped model by its name; device "auto" is the best there is."""
-        folder = find_model(name_or_folder)
-        trained = asdict(TrainedText.of(training_settings(folder)))
-        return cls(*load_model(folder, device), **{**trained, **options})
+        folder = model_folder.find_model(name_or_folder)
+        trained = asdict(model_folder.TrainedText.of(model_folder.training_settings(folder)))
+        return cls(*model_folder.load_model(folder, device), **{**trained, **options})
 
     def __getstate__(self) -> dict[str, Any]:
         attributes = vars(self).items()  # a copy converts again when it is used
@@ -284,4 +277,4 @@ class Translator:
 
 def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:
     """Load a model that comes with the package, by its name. Raises ValueError that lists the names."""
-    return Translator.load(shipped_model(name), device, **options)
+    return Translator.load(model_folder.shipped_model(name), device, **options)

@@ -2,9 +2,9 @@
 
 from annotated.check.adapt import PARTS
 from annotated.check.law import LAWS as LAWS
-from annotated.check.laws import attention, bleu, layers, learning, model, parts, search, training
+from annotated.check.laws import attention, layers, learning, model, parts, search, training
 
-MODULES = [m.__name__ for m in (attention, parts, model, layers, learning, training, search, bleu)]
+MODULES = [m.__name__ for m in (attention, parts, model, layers, learning, training, search)]
 PLACES = {part: place for place, part in enumerate(PARTS)}
 
 # By part, then by module and line; what is only remarked comes last.

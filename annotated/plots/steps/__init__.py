@@ -33,20 +33,6 @@ NEEDED = {
 }
 TIED = ("tgt_embed.0.lut.weight", "generator.proj.weight")
 
-PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>A small Transformer, number by number</title>
-<body>
-<div id="{name}"{language}>
-<noscript><p>This page computes in your browser, which needs JavaScript.</p></noscript></div>
-<script type="application/json" id="model">{model}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
-
 
 def numbers_of(
     model: EncoderDecoder, vocabulary: Sequence[str], sentences: Sequence[Sequence[str]]
@@ -88,8 +74,29 @@ def json_in_script(data: object) -> str:
 def page_of(name: str, data: dict[str, Any], language: str | None) -> str:
     """Return the page of that name as HTML, its data in it."""
     script = resources.files(__name__).joinpath("steps.js").read_text(encoding="utf-8")
-    lang = f' data-language="{html.escape(language)}"' if language else ""
-    return PAGE.format(name=name, language=lang, model=json_in_script(data), script=script)
+    model = f'<script type="application/json" id="model">{json_in_script(data)}</script>'
+    settings = {"language": language} if language else {}
+    scripts = f"{model}\n<script>{script}</script>"
+    return document("A small Transformer, number by number", name, settings, scripts)
+
+
+def document(
+    title: str, name: str, settings: Mapping[str, str], scripts: str, head: str = "", top: str = ""
+) -> str:
+    """Return HTML in which scripts fill the element of this name, whose attributes are their settings."""
+    attributes = "".join(f' data-{key}="{html.escape(value)}"' for key, value in settings.items())
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>{head}
+<body>{top}
+<div id="{name}"{attributes}>
+<noscript><p>This page computes in your browser, which needs JavaScript.</p></noscript></div>
+{scripts}
+</body>
+</html>
+"""
 
 
 def framed(page: str, title: str, words: str, height: int) -> "HTML":

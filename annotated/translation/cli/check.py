@@ -3,16 +3,8 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import Report, run_file
+from annotated.check import Report, build as stubs, run_file
 from annotated.check.adapt import Code
-from annotated.check.build import (
-    first_open_stub,
-    fits_the_weights,
-    hints,
-    model_is_right,
-    translate,
-    write_stubs,
-)
 from annotated.check.grade import grade, grades_as_csv, not_graded
 from annotated.check.loading import as_script
 from annotated.check.report import junit, printable
@@ -43,8 +35,8 @@ def check(args: Namespace) -> int:
     for file in args.files:
         reports.append(run_file(file, args.adapter))
         print(reports[-1].text(args.verbose))
-        if args.hints and (stub := first_open_stub(reports[-1], file)):
-            print(f"\nHints for {stub}:", hints(stub, args.hints), sep="\n")
+        if args.hints and (stub := stubs.first_open_stub(reports[-1], file)):
+            print(f"\nHints for {stub}:", stubs.hints(stub, args.hints), sep="\n")
         print_translation(reports[-1], file, args.adapter, args.translate)
     text = ", ".join(report.to_json() for report in reports)
     forms = text if len(args.files) == 1 else f"[{text}]", junit(reports), grades_as_csv(reports)
@@ -56,10 +48,10 @@ def check(args: Namespace) -> int:
 
 def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
     """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
-    if not model_is_right(report):
+    if not stubs.model_is_right(report):
         if text is not None:
             print("\nThe model must keep its laws before the shipped weights are loaded into it.")
-    elif text is None and (other := fits_the_weights(report)):
+    elif text is None and (other := stubs.fits_the_weights(report)):
         order = f"need post-norm with no other norm; this model has {other}"
         print(f"\nThe model and its parts are right. The shipped weights {order}.")
     elif text is None:
@@ -69,7 +61,7 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
 
         shipped = load_pretrained("multi30k-en-de")
         with as_script(file):
-            own, theirs, other = translate(Code.load(file, adapter), text, shipped)
+            own, theirs, other = stubs.translate(Code.load(file, adapter), text, shipped)
         print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")
         print("(as the package's model does)" if own == theirs else f"(the package's model writes: {theirs})")
         if other:
@@ -78,6 +70,6 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
 
 def build(args: Namespace) -> int:
     """Write the stubs of a Transformer to fill in."""
-    path = write_stubs(args.folder)
+    path = stubs.write_stubs(args.folder)
     print(f"{path}: stubs in the order of the lessons; annotated check {path} says what is open")
     return 0

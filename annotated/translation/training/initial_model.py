@@ -15,13 +15,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import FORMAT, Corpus
 from annotated.translation.files import cached_folder
-from annotated.translation.storage.model_folder import (
-    check_can_be_saved,
-    load_model,
-    random_output,
-    save_model,
-    training_settings,
-)
+from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.translation.tokenizers.subwords import MOST_LINES
 
@@ -32,7 +26,7 @@ ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 def load_to_start_from(folder: Path, record: Settings, settings: Settings) -> ModelAndTokenizers:
     """Load the model that a new run starts from. Raises ValueError for tokenizers that it does not have."""
-    trained = training_settings(folder)
+    trained = model_folder.training_settings(folder)
     for name in TOKENIZER_SETTINGS:
         if record[name] not in (None, trained.get(name)):
             raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
@@ -41,7 +35,7 @@ def load_to_start_from(folder: Path, record: Settings, settings: Settings) -> Mo
 
 def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
     """Load the model to go on from. Raises ValueError where its settings are others."""
-    model, src, tgt = load_model(folder)
+    model, src, tgt = model_folder.load_model(folder)
     for name, value in settings.items():
         if value != (own := getattr(model.config, name)):
             raise ValueError(
@@ -101,11 +95,11 @@ def rehearse(folder: Path, model: EncoderDecoder, *tokenizers: Tokenizer) -> Non
     Raises ValueError where it would come back as another, and as `check_variant` does.
     """
     with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=folder) as rehearsal:
-        save_model(Path(rehearsal), model, *tokenizers)
-        loaded, *_ = load_model(rehearsal)
+        model_folder.save_model(Path(rehearsal), model, *tokenizers)
+        loaded, *_ = model_folder.load_model(rehearsal)
     with torch.no_grad():
-        random_output(loaded.train())  # what training changes must come back too
-    check_can_be_saved(loaded)
+        model_folder.random_output(loaded.train())  # what training changes must come back too
+    model_folder.check_can_be_saved(loaded)
     if loaded.config.variant != "paper":
         check_variant(loaded)
 

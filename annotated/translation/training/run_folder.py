@@ -23,14 +23,8 @@ from filelock import FileLock
 from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
+from annotated.translation import files
 from annotated.translation.devices import is_first, raise_on_all_ranks
-from annotated.translation.files import (
-    creating_folder,
-    remove_folder,
-    remove_partials,
-    replacing,
-    write_json,
-)
 from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import check_checkpoint, write_checkpoint
@@ -81,9 +75,9 @@ class RunFolder:
             raise ValueError(f"{self.path} is a file; choose a new or an empty folder")
         checkpoints = self.checkpoints()
         holds_model = (self.path / CONFIG).exists()
-        files = sorted(path.name for path in self.path.glob("[!.]*"))
-        if files and not (checkpoints or holds_model or LOCK_FILE in files):
-            raise ValueError(f"{self.path} holds {files[0]}, but no run; choose a new or an empty folder")
+        names = sorted(path.name for path in self.path.glob("[!.]*"))
+        if names and not (checkpoints or holds_model or LOCK_FILE in names):
+            raise ValueError(f"{self.path} holds {names[0]}, but no run; choose a new or an empty folder")
         if resume and holds_model and not checkpoints:
             raise ValueError(
                 f"{self.path} holds a model, but no checkpoint to go on from; to train it further, begin "
@@ -138,9 +132,9 @@ class RunFolder:
         """Prepare to go on from `progress`: remove what a killed process logged later or left half done."""
         (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         for folder in (self.path, self.path / "checkpoints"):
-            remove_partials(folder)
+            files.remove_partials(folder)
         self.trim_log(progress)
-        write_json(self.path / SETTINGS, settings)
+        files.write_json(self.path / SETTINGS, settings)
 
     def trim_log(self, progress: Progress) -> None:
         """Drop the lines that were logged after `progress`, and a line that was cut off."""
@@ -154,7 +148,7 @@ class RunFolder:
         lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
         kept = [line for line in lines if line.endswith(b"\n") and is_older(line)]
         if kept != lines:
-            with replacing(log) as partial:
+            with files.replacing(log) as partial:
                 partial.write_bytes(b"".join(kept))
 
     def save(
@@ -169,16 +163,16 @@ class RunFolder:
         if not (self.path / SETTINGS).exists():
             raise FileNotFoundError(f"{self.path / SETTINGS} was removed while the run went on")
         checkpoint = self.path / "checkpoints" / f"step-{progress.step:08d}"
-        with creating_folder(checkpoint) as folder:
+        with files.creating_folder(checkpoint) as folder:
             write_checkpoint(folder, model, tokenizers, optimizer, progress, settings)
         for name in (CONFIG, *(path.name for path in checkpoint.glob("*tokenizer.*")), WEIGHTS):
-            with replacing(self.path / name) as partial:
+            with files.replacing(self.path / name) as partial:
                 shutil.copyfile(checkpoint / name, partial)
         self.prune(settings)
 
     def record_validation(self, progress: Progress, settings: Mapping[str, Any]) -> None:
         """Write the validation loss into the newest checkpoint, and remove the checkpoints not to be kept."""
-        write_json(self.checkpoints()[-1] / PROGRESS, dataclasses.asdict(progress))
+        files.write_json(self.checkpoints()[-1] / PROGRESS, dataclasses.asdict(progress))
         self.prune(settings)
 
     def prune(self, settings: Mapping[str, Any]) -> None:
@@ -187,7 +181,7 @@ class RunFolder:
         kept = {self.newest(), *self.select_checkpoints(count, settings)}
         for checkpoint in self.checkpoints():
             if checkpoint not in kept:
-                remove_folder(checkpoint)
+                files.remove_folder(checkpoint)
 
     def log(self, record: dict[str, float], progress: Progress) -> None:
         """Append a line to the log."""

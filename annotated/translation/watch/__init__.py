@@ -4,13 +4,12 @@ The page's script, `watch.js`, holds the same Transformer once more, in TypeScri
 """
 
 import base64
-import html
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from annotated.plots.steps import check_settings, framed, json_in_script
+from annotated.plots.steps import check_settings, document, framed, json_in_script
 from annotated.translation.storage.model_folder import named_state
 from annotated.translation.tokenizers import SentencePieceTokenizer, normalize
 from annotated.translation.translator import Translator
@@ -60,21 +59,10 @@ def page_model(translator: Translator) -> dict[str, Any]:
     }
 
 
-PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="description" content="Watch your own sentence go through a real Transformer, number by number.">
-<title>See inside a Transformer</title>{head}
-<body>
+DESCRIPTION = "Watch your own sentence go through a real Transformer, number by number."
+TOP = """
 <header class="top">{home}<h1>See inside</h1>
-<p>A real Transformer translates your sentence here, and shows every number on the way.</p></header>
-<div id="watch"{data}>
-<noscript><p>This page computes in your browser, which needs JavaScript.</p></noscript></div>
-{scripts}
-</body>
-</html>
-"""
+<p>A real Transformer translates your sentence here, and shows every number on the way.</p></header>"""
 
 
 def page(scripts: str, home: str = "", head: str = "", **data: str) -> str:
@@ -82,8 +70,8 @@ def page(scripts: str, home: str = "", head: str = "", **data: str) -> str:
 
     `scripts` are those that run it, `home` is a link back, `head` what else the page's head holds.
     """
-    settings = "".join(f' data-{name}="{html.escape(value)}"' for name, value in data.items())
-    return PAGE.format(home=home, head=head, data=settings, scripts=scripts)
+    head = f'\n<meta name="description" content="{DESCRIPTION}">{head}'
+    return document("See inside a Transformer", "watch", data, scripts, head, TOP.format(home=home))
 
 
 def script() -> str:
