@@ -52,10 +52,9 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
     maps: AttentionMaps = {}
     thread = threading.get_ident()
     named: dict[tuple[str, int], Any] = {}
-    for i, layer in enumerate(model.encoder.layers):
-        named["encoder", i] = layer.self_attn
-    for i, layer in enumerate(model.decoder.layers):
-        named["decoder", i], named["cross", i] = layer.self_attn, layer.src_attn
+    named |= {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
+    named |= {("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)}
+    named |= {("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)}
     for module in named.values():
         if getattr(type(module), "forward", None) is not MultiHeadedAttention.forward:
             raise TypeError(f"{type(module).__name__} attends in a way of its own, which is not recorded")

@@ -239,10 +239,8 @@ class Code:
         folded = {name: x.flatten(0, 1) for name, x in given.items()}
         mask = None if mask is None else mask.expand(*heads, -1, -1).flatten(0, 1)
         result = self.masked(function, 1, mask, all_seen, **folded, **more)
-        many = isinstance(result, tuple | list)
-        outputs = result if many else [result]
-        parts = [x.unflatten(0, heads) if isinstance(x, Tensor) else x for x in outputs]
-        return tuple(parts) if many else parts[0]
+        outputs = result if isinstance(result, tuple | list) else (result,)
+        return tuple(x.unflatten(0, heads) if isinstance(x, Tensor) else x for x in outputs)
 
     def attend(
         self, heads: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None

@@ -59,12 +59,6 @@ def model_is_right(report: Report) -> bool:
     return whole == {"passed"} and {f.law for f in report.of("failed")} <= later
 
 
-def fits_the_weights(report: Report) -> str:
-    """Return what stands where the shipped weights have post-norm, or nothing."""
-    [order] = [f.seen for f in report.findings if f.law == "model: residuals and norms"]
-    return "" if order == "post-norm" else order
-
-
 def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
     """Load a trained translator's weights into the code's own model.
 

@@ -52,10 +52,6 @@ class Model:
         perturb(module, shake)
         return cls(code, module, int(sizes["tgt_vocab"]), int(sizes["pad"]))
 
-    def train(self) -> "Model":
-        self.module.train()
-        return self
-
     def masks(self, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
         """Hide padding, and in the target what follows: bool (B, 1, S) and (B, T, T), True allowed."""
         causal = (tgt != self.pad).unsqueeze(1).expand(-1, tgt.size(1), -1).tril()

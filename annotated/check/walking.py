@@ -44,7 +44,8 @@ class Walk:
     """A pass of a model without dropout, in training mode, through its encoder and its decoder."""
 
     def __init__(self, model: Model):
-        self.model = model.train()
+        self.model = model
+        model.module.train()
         flip = model.code.flip
         (_, self.trace) = record(lambda: model(SRC, TGT))
         self.x_shapes = {n: flip(torch.empty(2, n, SIZES["d_model"])).shape for n in (S, T)}

@@ -7,15 +7,6 @@ from annotated.plots.notebook import setup_notebook, show_source
 from annotated.plots.steps import step_through, watch_learning
 
 __all__ = [
-    "as_words",
-    "explore_attention",
-    "explore_masks",
-    "plot_attention",
-    "plot_beam",
-    "plot_mask",
-    "plot_schedules",
-    "setup_notebook",
-    "show_source",
-    "step_through",
-    "watch_learning",
-]
+    "as_words", "explore_attention", "explore_masks", "plot_attention", "plot_beam", "plot_mask",
+    "plot_schedules", "setup_notebook", "show_source", "step_through", "watch_learning",
+]  # fmt: skip

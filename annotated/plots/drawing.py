@@ -1,7 +1,7 @@
 """Shared by all figures: the libraries that draw, loaded when something is drawn, axes, colors, checks."""
 
 from collections.abc import Sequence
-from types import ModuleType
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -10,11 +10,7 @@ from annotated.extras import require
 
 Tokens = Sequence[str]
 Style = dict[str, Any]  # arguments that say how something is drawn
-
-
-def load(module: str) -> ModuleType:
-    """Import a module of the `notebooks` extra."""
-    return require(module, extra="notebooks")
+load = partial(require, extra="notebooks")  # imports a library that draws
 
 
 class Lazy:

@@ -112,7 +112,9 @@ def plot_beam(
     `winner` are the tokens of the hypothesis that was returned, without the end symbol; `pieces` turns tokens
     into what is written on them, such as `tokenizer.pieces`.
     """
-    places = place_candidates(steps)
+    places: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}  # of each beginning: its step, its rank
+    for number, candidates in enumerate(steps, start=1):
+        places |= {candidate.tokens: (number, rank) for rank, candidate in enumerate(candidates)}
     path = winning_path(steps, tuple(winner))
     ranks = max(len(step) for step in steps)
     ax = axes_or_new(ax, 1.6 * len(steps) + 2, 0.75 * ranks + 1.4)
@@ -136,14 +138,6 @@ def plot_beam(
     ax.set_ylim(ranks - 0.4, -0.6)
     ax.margins(x=0.08)
     return ax
-
-
-def place_candidates(steps: Sequence[Sequence[Candidate]]) -> dict[tuple[int, ...], tuple[int, int]]:
-    """Place each beginning, by its tokens, at (step, rank); the start is at (0, 0)."""
-    places: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}
-    for step, candidates in enumerate(steps, start=1):
-        places |= {candidate.tokens: (step, rank) for rank, candidate in enumerate(candidates)}
-    return places
 
 
 def winning_path(steps: Sequence[Sequence[Candidate]], winner: tuple[int, ...]) -> set[tuple[int, ...]]:

@@ -142,14 +142,10 @@ def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         page = display.html_renderer(spec)["text/html"]
         live = {"text/html": page.replace(text, text.replace("<", "\\u003c"))}
     png = base64.b64encode(still["image/png"]).decode("ascii")
-    return {**live, "image/png": png, "text/plain": _describe(spec)}, size
-
-
-def _describe(spec: dict[str, Any]) -> str:
-    title = spec.get("title", "untitled")
+    title, parameters = spec.get("title", "untitled"), [param["name"] for param in spec.get("params", [])]
     words = title.get("text", "untitled") if isinstance(title, dict) else title
-    names = ", ".join(param["name"] for param in spec.get("params", []))
-    return f"<Chart: {words}; parameters: {names}>" if names else f"<Chart: {words}>"
+    words += f"; parameters: {', '.join(parameters)}" if parameters else ""
+    return {**live, "image/png": png, "text/plain": f"<Chart: {words}>"}, size
 
 
 def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> None:

@@ -30,9 +30,7 @@ class Stack(nn.Module):
             self.layers = nn.ModuleList(layer)
         first: Any = next(iter(self.layers), None)
         if not hasattr(first, "sublayer"):
-            raise ValueError(
-                "a stack needs layers like EncoderLayer, with a `sublayer` that says where norms are"
-            )
+            raise ValueError("a stack needs layers like EncoderLayer, whose `sublayer` says where norms are")
         around = first.sublayer[0]
         self.norm: nn.Module = deepcopy(around.norm) if around.norm_first else nn.Identity()
 

@@ -37,12 +37,10 @@ class Results:
     def __repr__(self) -> str:
         scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
         lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
-        perplexity = (
-            f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}, no smoothing"
-        )
+        told = f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}, no smoothing"
         if self.left_out:
-            perplexity += f" (without {self.left_out} pairs that are longer than the model's positions)"
-        return "\n".join([*lines, str(self.chrf), perplexity])
+            told += f" (without {self.left_out} pairs that are longer than the model's positions)"
+        return "\n".join([*lines, str(self.chrf), told])
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Results":
@@ -94,23 +92,11 @@ def score_split(
     longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
     batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
     tokens = score_tokens(translator.model, batches.epoch(0), tgt_tokenizer.unk)
-    results = Results(
-        corpus.name,
-        corpus.pair,
-        split,
-        len(text),
-        search.beam,
-        search.alpha,
-        search.penalty,
-        None if tokenized else bootstrap(translations, references, metric=measure),
-        bootstrap(*older, tokenize="none") if older else None,
-        chrf(translations, references),
-        tokens.perplexity,
-        tokens.accuracy,
-        len(text) - len(pairs),
-        search.no_repeat_ngram,
-    )
-    return results, translations
+    cased = None if tokenized else bootstrap(translations, references, metric=measure)
+    lower_cased = bootstrap(*older, tokenize="none") if older else None
+    scores = cased, lower_cased, chrf(translations, references), tokens.perplexity, tokens.accuracy
+    told = corpus.name, corpus.pair, split, len(text), search.beam, search.alpha, search.penalty
+    return Results(*told, *scores, len(text) - len(pairs), search.no_repeat_ngram), translations
 
 
 def moses_supports(language: str | None) -> bool:

@@ -59,7 +59,7 @@ def eval_is_deterministic(code: Code) -> str:
     expect(close(model(SRC, TGT), model(SRC, TGT)), seen)
     if not takes(code["make_model"], "drop"):
         return "takes no dropout"
-    model.train()
+    model.module.train()
     same = close(model(SRC, TGT), model(SRC, TGT))
     expect(not same, "in training mode, with dropout 0.5, two passes agree")
     return ""
@@ -138,11 +138,6 @@ def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> Call | None
     return None
 
 
-def paddings(code: Code) -> set[int]:
-    """Return the numbers that padding may have here: that of the code, and another where a model is told."""
-    return {code.pad, 2} if takes_all(code["make_model"], "pad") else {code.pad}
-
-
 @contextmanager
 def known_padding(code: Code) -> Iterator[None]:
     """Ask which number is padding, where a model that makes its masks itself was not told, and fails."""
@@ -162,7 +157,8 @@ def known_padding(code: Code) -> Iterator[None]:
 @law(*MODEL, "model: source padding", *WRONG, "model: no peeking")
 def source_padding(code: Code) -> None:
     """Padding at the end of the source changes no prediction, whatever its number, nor in training."""
-    for pad, (training, how) in itertools.product(sorted(paddings(code)), MODES.items()):
+    pads = {code.pad, 2} if takes_all(code["make_model"], "pad") else {code.pad}
+    for pad, (training, how) in itertools.product(sorted(pads), MODES.items()):
         model, n = Model.of(code, pad=pad), SRC.size(1)
         with mode(model.module, training):
             before = model(SRC, TGT)

@@ -143,12 +143,6 @@ def is_unmasked(weights: list[Tensor], model: Model) -> bool:
     return see_later(weights) and not see_later(masked)
 
 
-def keys_of_cache(weights: list[Tensor]) -> int:
-    """Return how many keys the decoder's self-attention has in the last step with a cache, else 0."""
-    last = [w.size(-1) for w in weights[-4:] if w.size(-2) == 1 and w.size(-1) != SRC.size(1)]
-    return max(last, default=0)
-
-
 @law(LESSON, "greedy_decode", "greedy: likeliest token", *AFTER)
 def greedy_takes_the_likeliest(code: Code) -> None:
     """Greedy search takes the likeliest token at each step, with or without a cache."""
@@ -166,7 +160,8 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     if at is not None:
         facts: dict[str, Any] = {"got": got, "at": at, "token": got[at], "unmasked": unmasked}
         facts["seen"] = written(model, SRC, torch.tensor([[START, *wanted[:at]]]))[0]
-        facts["keys"], facts["read"] = keys_of_cache(weights), len(got)
+        keys = [w.size(-1) for w in weights[-4:] if w.size(-2) == 1 and w.size(-1) != SRC.size(1)]
+        facts["keys"], facts["read"] = max(keys, default=0), len(got)  # keys in the last step with a cache
         facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
         begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
         facts["starts"] = [t for t, text in begins if got[:3] == text or got[:4] == [t, *text]]

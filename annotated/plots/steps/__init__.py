@@ -7,7 +7,7 @@ import base64
 import html
 import json
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["step_through", "watch_learning"]
 
-# What the page can draw: the paper's model, with one layer on each side.
-NEEDED = {
-    "variant": "paper",
-    "norm_first": False,
-    "activation": "relu",
-    "positions": "sinusoidal",
-    "tied_embeddings": "all",
-    "N": 1,
-}
+# What a page can compute: the paper's model.
+NEEDED = {"variant": "paper", "norm_first": False, "activation": "relu", "positions": "sinusoidal"}
+NEEDED["tied_embeddings"] = "all"
 TIED = ("tgt_embed.0.lut.weight", "generator.proj.weight")
 
 
@@ -39,7 +33,7 @@ def numbers_of(
 ) -> dict[str, Any]:
     """Return what a page computes with; a vector is a matrix of one row, and there is no -0.0."""
     config = model.config
-    check_settings(config, NEEDED)
+    check_settings(config, N=1)  # layers on each side
     if len(vocabulary) != config.src_vocab:
         raise ValueError(f"the model has {config.src_vocab} tokens, the vocabulary {len(vocabulary)}")
     if unknown := {word for sentence in sentences for word in sentence} - set(vocabulary):
@@ -59,9 +53,9 @@ def numbers_of(
     }
 
 
-def check_settings(config: TransformerConfig, needed: Mapping[str, object]) -> None:
+def check_settings(config: TransformerConfig, **more: object) -> None:
     """Raise ValueError naming a setting of a model that its page needs otherwise."""
-    for name, value in needed.items():
+    for name, value in {**NEEDED, **more}.items():
         if getattr(config, name) != value:
             raise ValueError(f"the page's model needs {name}={value!r}, not {getattr(config, name)!r}")
 
@@ -166,7 +160,8 @@ def watch_learning(
     """
     sentences = [source for source, _ in pairs]
     numbers = [numbers_of(model, vocabulary, sentences) for model in models]
-    weights = torch.tensor([flat(each["tensors"].values()) for each in numbers], dtype=torch.float64)
+    rows = [[x for matrix in each["tensors"].values() for row in matrix for x in row] for each in numbers]
+    weights = torch.tensor(rows, dtype=torch.float64)
     steps = (weights * 10**DECIMALS).round().diff(dim=0)  # (updates, weights)
     if len(steps) and (largest := steps.abs().amax(dim=1)).max() > MOST:
         update, most = int(largest.argmax()) + 1, MOST / 10**DECIMALS
@@ -176,10 +171,6 @@ def watch_learning(
     data = numbers[0] | learning | curves(models, vocabulary, pairs)
     page = page_of("learning", data, language)
     return framed(page, "Learning", "Run this cell: it shows the training, update by update.", height)
-
-
-def flat(matrices: Iterable[list[list[float]]]) -> list[float]:
-    return [number for matrix in matrices for row in matrix for number in row]
 
 
 @torch.no_grad()

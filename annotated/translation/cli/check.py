@@ -48,12 +48,13 @@ def check(args: Namespace) -> int:
 
 def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
     """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
+    order = next((f.seen for f in report.findings if f.law == "model: residuals and norms"), "")
     if not stubs.model_is_right(report):
         if text is not None:
             print("\nThe model must keep its laws before the shipped weights are loaded into it.")
-    elif text is None and (other := stubs.fits_the_weights(report)):
-        order = f"need post-norm with no other norm; this model has {other}"
-        print(f"\nThe model and its parts are right. The shipped weights {order}.")
+    elif text is None and order != "post-norm":
+        needed = f"need post-norm with no other norm; this model has {order}"
+        print(f"\nThe model and its parts are right. The shipped weights {needed}.")
     elif text is None:
         print('\nThe model and its parts are right. Let it translate: --translate "A dog runs."')
     else:

@@ -54,9 +54,8 @@ def name_corpus(args: argparse.Namespace) -> None:
     else:
         args.corpus = "own"
         if args.keep_equal is None:
-            args.keep_equal = keeps_equal(
-                args.init_from, args.tokenizer, args.src_tokenizer, args.tgt_tokenizer
-            )
+            kinds = args.tokenizer, args.src_tokenizer, args.tgt_tokenizer
+            args.keep_equal = keeps_equal(args.init_from, *kinds)
 
 
 def training_corpus(args: argparse.Namespace) -> Corpus:

@@ -86,9 +86,8 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     transformers, name = require("transformers", extra="interop"), str(name_or_folder)
     if not Path(name).is_dir() and (name.startswith((".", "~", "/")) or name.count("/") > 1):
         raise FileNotFoundError(f"there is no folder {name}")  # nor can it be a name at Hugging Face
-    theirs, report = transformers.MarianMTModel.from_pretrained(
-        name, dtype=torch.float32, output_loading_info=True
-    )
+    options = {"dtype": torch.float32, "output_loading_info": True}
+    theirs, report = transformers.MarianMTModel.from_pretrained(name, **options)
     if wrong := sorted(str(key) for keys in report.values() for key in keys):
         raise ValueError(f"{name} has not the weights of its settings: {', '.join(wrong)}")
     try:

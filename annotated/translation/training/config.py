@@ -109,10 +109,8 @@ def split_settings(
     vocab = plain.pop("vocab", None)
     names = {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}
     model_settings = {name: plain.pop(name) for name in [*plain] if name in names}
-    limited = (
-        model_settings.get("positions") == "learned" or model_settings.get("variant", "paper") != "paper"
-    )
-    if "max_len" in model_settings and not limited:
+    of_paper = model_settings.get("variant", "paper") == "paper"
+    if "max_len" in model_settings and of_paper and model_settings.get("positions") != "learned":
         raise ValueError("max_len has no effect without positions that are learned, or a variant of your own")
     if unknown := plain.keys() - {field.name for field in fields(TrainingConfig)}:
         raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +55,13 @@ class RunFolder:
                     self.check_checkpoints()
             yield
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from the run. Raises TimeoutError where one trains in the folder."""
+    def locked(self) -> AbstractContextManager[object]:
+        """Keep other processes from the run during a block. Raises TimeoutError where one trains in it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / LOCK_FILE)
         try:
-            lock.acquire(timeout=0)
+            return FileLock(self.path / LOCK_FILE).acquire(timeout=0)
         except TimeoutError:
             raise TimeoutError(f"another process trains in {self.path}; wait, or choose another") from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     def check(self, resume: bool) -> None:
         """Raise ValueError where a run cannot begin in the folder, or with `resume` cannot go on."""

@@ -32,13 +32,12 @@ class Validation:
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
         self.metric = makers[metric]()
         references = [tokenizer.decode(row) for row in batches.pairs.tgt[:1000]]
+        advice = "take another metric, such as chrf"
         if metric == "bleu" and bleu_tokenizer(language) == "13a" and lacks_spaces(references):
-            advice = "name its language by --pair, or take another metric, such as chrf"
+            advice = f"name its language by --pair, or {advice}"
             raise ValueError(f"BLEU counts words between spaces, which the targets lack; {advice}")
         if metric == "bleu" and self.metric and not self.metric(references, references).value:
-            raise ValueError(
-                "BLEU counts runs of four words, and no target has four; take another metric, such as chrf"
-            )
+            raise ValueError(f"BLEU counts runs of four words, and no target has four; {advice}")
         self.max_extra = text.max_extra
 
     def share(self) -> list[Batch]:
@@ -82,17 +81,12 @@ def translate_greedily(
     """
     device = next(model.parameters()).device
     # `<unk>` would be right wherever the reference has a word that is not in the vocabulary.
-    never = (*tokenizer.never_generated, tokenizer.unk)
-    hypotheses: list[str] = []
-    references: list[str] = []
+    options = tokenizer.start, tokenizer.end, (*tokenizer.never_generated, tokenizer.unk)
+    hypotheses, references = list[str](), list[str]()
     for batch in batches:
         batch.to(device)
         limits = (batch.src_mask.sum(dim=(1, 2)) + max_extra).tolist()
-        rows = greedy_decode(
-            model, batch.src, batch.src_mask, max(limits), tokenizer.start, tokenizer.end, never
-        )
-        hypotheses += [
-            tokenizer.decode(row[:limit]) for row, limit in zip(rows.tolist(), limits, strict=True)
-        ]
+        rows = greedy_decode(model, batch.src, batch.src_mask, max(limits), *options).tolist()
+        hypotheses += [tokenizer.decode(row[:limit]) for row, limit in zip(rows, limits, strict=True)]
         references += map(tokenizer.decode, batch.tgt_y.tolist())
     return hypotheses, references

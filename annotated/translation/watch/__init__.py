@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["model_script", "page", "page_model", "script", "watch"]
 
-# What the script can compute: the paper's model.
-NEEDED = {
-    "variant": "paper",
-    "norm_first": False,
-    "activation": "relu",
-    "positions": "sinusoidal",
-    "tied_embeddings": "all",
-}
 MOST = 20_000_000  # parameters: a page of about 55 MB
 
 
@@ -36,7 +28,7 @@ def page_model(translator: Translator) -> dict[str, Any]:
     Raises ValueError for a model that the page cannot run, or that is too large for a page.
     """
     config, tokenizer = translator.model.config, translator.src_tokenizer
-    check_settings(config, NEEDED)
+    check_settings(config)
     if tokenizer is not translator.tgt_tokenizer or not isinstance(tokenizer, SentencePieceTokenizer):
         raise ValueError("the page's model needs one SentencePiece vocabulary for both languages")
     if translator.tokenized:
