@@ -55,8 +55,7 @@ class Metric:
 
     def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
         """Score a corpus."""
-        value = self.value(self.counts(hypotheses, references).sum(axis=0))
-        return Score(self.name, value, self.signature)
+        return Score(self.name, self.value(self.counts(hypotheses, references).sum(axis=0)), self.signature)
 
 
 ScoreFunction = Callable[[Sequence[str], Sequence[str]], Score | float]
@@ -64,9 +63,8 @@ ScoreFunction = Callable[[Sequence[str], Sequence[str]], Score | float]
 
 def sacrebleu_metric(scorer: Any) -> Metric:
     """Make a metric of one of sacreBLEU's, from the statistics by which sacreBLEU resamples."""
-    name = scorer.corpus_score(["a"], [["a"]]).name
     return Metric(
-        name,
+        scorer.corpus_score(["a"], [["a"]]).name,
         lambda hypotheses, references: scorer._extract_corpus_statistics(hypotheses, [references]),
         lambda total: scorer._compute_score_from_stats(total).score,
         str(scorer.get_signature()),

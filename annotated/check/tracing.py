@@ -78,15 +78,16 @@ class NoDropout(TorchFunctionMode):
         self.trace = trace
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = {**(kwargs or {})}
         if func in (F.dropout, torch.dropout):
             x = args[0] if args else kwargs["input"]
             self.trace.dropouts.append(self.trace.spot(x))
             return x
-        if func is F.scaled_dot_product_attention or func is F.multi_head_attention_forward:
-            kwargs = {**(kwargs or {}), **({"dropout_p": 0.0} if "dropout_p" in (kwargs or {}) else {})}
-            if func is F.multi_head_attention_forward:
-                kwargs["training"] = False
-        return func(*args, **(kwargs or {}))
+        if func is F.scaled_dot_product_attention:
+            kwargs |= {"dropout_p": 0.0} if "dropout_p" in kwargs else {}
+        if func is F.multi_head_attention_forward:
+            kwargs["training"] = False
+        return func(*args, **kwargs)
 
 
 @contextmanager

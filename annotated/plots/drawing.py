@@ -37,8 +37,7 @@ LARGEST = 40.0  # inches; several times as much takes minutes and gigabytes
 
 def axes_or_new(ax: "plt.Axes | None", width: float = 8.0, height: float = 4.5) -> "plt.Axes":
     """Return the axes given, or those of a new figure of this size in inches, at most 40 by 40."""
-    size = (min(width, LARGEST), min(height, LARGEST))
-    return ax or plt.subplots(figsize=size, layout="constrained")[1]
+    return ax or plt.subplots(figsize=(min(width, LARGEST), min(height, LARGEST)), layout="constrained")[1]
 
 
 def palette(count: int = 10) -> list[str]:
@@ -56,9 +55,7 @@ def as_words(tokens: Tokens) -> list[str]:
 
 def check_tokens(grid: Tensor, queries: Tokens, keys: Tokens) -> None:
     """Raise ValueError unless `grid` is (queries, keys): a token on the wrong axis tells a wrong story."""
-    expected = (len(queries), len(keys))
-    if tuple(grid.shape) != expected:
-        raise ValueError(
-            f"{expected[0]} queries (down) and {expected[1]} keys (across) need a grid of shape {expected}, "
-            f"not {tuple(grid.shape)}"
-        )
+    expected = rows, columns = len(queries), len(keys)
+    if grid.shape != expected:
+        told = f"{rows} queries (down) and {columns} keys (across) need a grid of shape {expected}"
+        raise ValueError(f"{told}, not {tuple(grid.shape)}")

@@ -95,12 +95,7 @@ class MultiHeadedAttention(nn.Module):
             init_linear(linear, gain=2**-0.5 if i < 3 else 1.0)
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Mask = None,
-        cache: KeyValueCache | None = None,
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, cache: KeyValueCache | None = None
     ) -> Tensor:
         """Attend from `query` (B, T, d_model) to `key` and `value` (B, S, d_model); returns (B, T, d_model).
 

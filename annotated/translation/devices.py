@@ -150,10 +150,8 @@ def process_group(device: torch.device) -> Iterator[None]:
             if each is not None:  # leaving the group while holding the model may hang
                 traceback.clear_frames(each.__traceback__)
         if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
-            raise DistributedError(
-                f"{node()} has lost another process of this run, which says why; --resume goes on from the "
-                "newest checkpoint"
-            ) from None
+            told = f"{node()} has lost another process of this run, which says why"
+            raise DistributedError(f"{told}; --resume goes on from the newest checkpoint") from None
         raise
     finally:
         dist.destroy_process_group()

@@ -61,7 +61,7 @@ def test_a_line_break_is_never_generated():
     [
         CharacterTokenizer.train(WORDS),
         WordTokenizer.train(["t͡s uː k", "t͡s a"], None, min_freq=1),
-        WordTokenizer.train(["Don't STOP."], "en", lower=True, min_freq=1),
+        WordTokenizer.train(["Don't stop."], "en", min_freq=1),
         SentencePieceTokenizer.train(WORDS * 40, 300),
     ],
     ids=["characters", "spaces", "words", "subwords"],

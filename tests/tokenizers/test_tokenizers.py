@@ -104,14 +104,6 @@ def test_words_are_ordered_by_frequency_and_rare_ones_are_unknown():
     assert tokenizer.never_generated == (START, PAD)
 
 
-def test_words_in_lower_case():
-    tokenizer = WordTokenizer.train(["Hund HUND"], language=None, lower=True, min_freq=1)
-    assert tokenizer.words == ["hund"]
-    assert tokenizer.encode("hUnD <S>") == [4, 3]
-    # the rules know "Mr." but not "mr.", so the text must be cut before it is put into lower case
-    assert WordTokenizer([], "en", lower=True).split("Mr. Smith") == ["mr.", "smith"]
-
-
 def test_spacy_cuts_words_without_a_downloaded_model():
     assert WordTokenizer([], "de").split("Das ist z.B. so.") == ["Das", "ist", "z.B.", "so", "."]
     assert WordTokenizer([], "en").split("I can't  stop.\r\n") == ["I", "ca", "n't", "stop", "."]

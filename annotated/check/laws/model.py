@@ -49,14 +49,11 @@ def eval_is_deterministic(code: Code) -> str:
     known = {*model.module.modules()}
     one, other = (trace(lambda: model(SRC, TGT))[1] for _ in range(2))
     kept = {c.module for c in one} & {c.module for c in other}
-    for gone, says in (
-        (kept | known, "is made anew in each pass"),
-        (known, "is not among the model's parameters"),
-    ):
+    faults = {"is made anew in each pass": kept | known, "is not among the model's parameters": known}
+    for says, gone in faults.items():
         lost = {type(m).__name__ for m in (c.module for c in one) if m not in gone and [*m.parameters()]}
         expect(not lost, f"{', '.join(sorted(lost))} {says}")
-    seen = "the same input gives two outputs in evaluation mode"
-    expect(close(model(SRC, TGT), model(SRC, TGT)), seen)
+    expect(close(model(SRC, TGT), model(SRC, TGT)), "the same input gives two outputs in evaluation mode")
     if not takes(code["make_model"], "drop"):
         return "takes no dropout"
     model.module.train()

@@ -92,8 +92,7 @@ def embedding_scale(code: Code) -> str | None:
     expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)")
     if (11, 16) not in tables:
         raise Missing("its table (vocab, d_model) is not found")
-    table = tables[torch.Size((11, 16))]
-    rows = table.copy_(torch.randn(11, 16))[tokens]
+    rows = tables[torch.Size((11, 16))].copy_(torch.randn(11, 16))[tokens]
     out = first(call(module, tokens=tokens))
     expect_shape(out, 1, 3, 16)
     if close(out, rows) and type(module).forward is nn.Embedding.forward:
@@ -192,8 +191,7 @@ def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
         module.to("meta")
         run("meta")
     except (RuntimeError, NotImplementedError) as error:
-        seen = f"`.to(device)` leaves {', '.join(plain)} behind"
-        expect(not plain or "device" not in str(error), seen)
+        expect(not plain or "device" not in str(error), f"`.to(device)` leaves {', '.join(plain)} behind")
         if "is not on the expected device" in str(error) and not told:
             return made_elsewhere(error)
     return ""

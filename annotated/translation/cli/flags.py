@@ -107,12 +107,19 @@ def add_train(command: ArgumentParser) -> None:
       torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\
           -m annotated train ...                              the same on each of two machines
     """
-    add = command.add_argument
+    begin = command.add_argument_group("begin with these")
+    add = begin.add_argument
     add("--out", type=Path, required=True, metavar="FOLDER", help="folder of the run, new or empty")
+    add_data(begin)
     add("--preset", choices=PRESETS, help="settings to start from; auto chooses them by the text and "
         "the time (default: auto with --src, else tiny)")  # fmt: skip
     add("--minutes", type=float, help="time for which auto chooses settings, about (default: 10)")
     add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
+    add = command.add_argument_group("text and tokens").add_argument
+    add("--val-src", type=Path, metavar="FILE", help="text to validate on (default: 5%% of --src, held out)")
+    add("--val-tgt", type=Path, metavar="FILE", help="translation of --val-src")
+    add("--keep-equal", action=BooleanOptionalAction, help="keep pairs of --src and --tgt with equal sides "
+        "(default: only with chars or spaces on a side)")  # fmt: skip
     add("--init-from", metavar="MODEL", help="model whose weights, settings and tokenizers to start from")
     add("--tokenizer", choices=KINDS, help="units of text (default: subwords); chars are "
         "grapheme clusters, spaces are for text that is cut already, words are cut by the rules of --pair's "
@@ -123,13 +130,6 @@ def add_train(command: ArgumentParser) -> None:
         f"(default: {SUBWORDS} subwords; all words that occur twice; all chars and spaces)")  # fmt: skip
     add("--cache", type=Path, metavar="FOLDER", help="folder for the encoded text, shared by processes and "
         "later runs; without it, each process keeps it in memory")  # fmt: skip
-    data = command.add_argument_group("data")
-    add_data(data)
-    data.add_argument("--val-src", type=Path, metavar="FILE", help="text to validate on; without it, 5%% of "
-                      "--src is held out")  # fmt: skip
-    data.add_argument("--val-tgt", type=Path, metavar="FILE", help="translation of --val-src")
-    data.add_argument("--keep-equal", action=BooleanOptionalAction, help="keep pairs of --src and --tgt with "
-                      "equal sides (default: only with chars or spaces on a side)")  # fmt: skip
     add_settings(command.add_argument_group("model"), TransformerConfig)
     add_settings(command.add_argument_group("training"), TrainingConfig)
     add_torch(command)

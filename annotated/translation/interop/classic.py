@@ -48,8 +48,7 @@ def load_classic(
     state = load_tensors(Path(source)) if isinstance(source, str | Path) else dict(source)
     config, tensors = infer_config(state, h, dropout), {}
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
-        waves = state.pop(table).squeeze(0)
-        check_sinusoids(waves, config.d_model, f"{name}: tensor {table}", 1e-2)
+        check_sinusoids(state.pop(table).squeeze(0), config.d_model, f"{name}: tensor {table}", 1e-2)
     for theirs, tensor in state.items():
         gain = theirs.endswith("norm.a_2")  # the unbiased deviation is the larger
         ours = theirs.replace("norm.a_2", "norm.weight").replace("norm.b_2", "norm.bias")
@@ -70,9 +69,8 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
         return {name: tensor.detach() for name, tensor in state.items()}
     except Exception:  # other files raise errors of every kind
-        raise ValueError(
-            f"{path} is not a file of tensors by name, as torch.save(model.state_dict(), 'weights.pt') writes"
-        ) from None
+        written = "as torch.save(model.state_dict(), 'weights.pt') writes"
+        raise ValueError(f"{path} is not a file of tensors by name, {written}") from None
 
 
 def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> TransformerConfig:

@@ -120,10 +120,8 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
     with evaluating(model), evaluating(loaded):
         before, after = random_output(model), random_output(loaded)
     if before.shape != after.shape or not torch.allclose(before, after, 1e-4, 1e-5, equal_nan=True):
-        raise ValueError(
-            "the model would not come back as it is: loading builds what the settings say, then fills in "
-            "parameters and persistent buffers, and nothing else"
-        )
+        loading = "loading builds what the settings say, then fills in parameters and persistent buffers"
+        raise ValueError(f"the model would not come back as it is: {loading}, and nothing else")
 
 
 def random_output(model: EncoderDecoder) -> Tensor:

@@ -101,9 +101,8 @@ class SentencePieceTokenizer(Subwords):
 
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= MOST_PIECES:
-            raise ValueError(
-                f"vocab_size, by --vocab, must be from {least} to {MOST_PIECES:,}, not {vocab_size}"
-            )
+            bounds = f"from {least} to {MOST_PIECES:,}"
+            raise ValueError(f"vocab_size, by --vocab, must be {bounds}, not {vocab_size}")
         if isinstance(sentences, str):
             raise TypeError("sentences must be an iterable of strings, not one string")
         lines = (line.translate(TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
@@ -117,10 +116,8 @@ class SentencePieceTokenizer(Subwords):
             sentencepiece.SentencePieceTrainer.train(**options)
         except RuntimeError as error:
             if few := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
-                advice = f"give --vocab {int(few[1]) + 1000}, in Python vocab"
-                raise ValueError(
-                    f"{vocab_size} subwords do not hold the text's characters; {advice}"
-                ) from None
+                told = f"{vocab_size} subwords do not hold the text's characters"
+                raise ValueError(f"{told}; give --vocab {int(few[1]) + 1000}, in Python vocab") from None
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:

@@ -28,10 +28,9 @@ def count_tokens(
     frequent.sort(key=lambda token: (-counts[token], token))
     kept = frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
     if not kept:
-        raise ValueError(
-            f"none of {len(counts):,} tokens is left: vocab_size is {vocab_size}, with four symbols, and a "
-            f"token must occur {min_freq} times; take a larger --vocab, or other units: --tokenizer subwords"
-        )
+        why = f"vocab_size is {vocab_size}, with four symbols, and a token must occur {min_freq} times"
+        advice = "take a larger --vocab, or other units: --tokenizer subwords"
+        raise ValueError(f"none of {len(counts):,} tokens is left: {why}; {advice}")
     return kept
 
 
@@ -44,48 +43,41 @@ class WordTokenizer(Tokenizer):
 
     kind: ClassVar[str] = "words"
 
-    def __init__(self, words: Sequence[str], language: str | None, lower: bool = False) -> None:
+    def __init__(self, words: Sequence[str], language: str | None) -> None:
         """Number the `words` from 4 on.
 
         Raises ValueError if spaCy does not know `language`, ImportError if spaCy is missing.
         """
         super().__init__([*SPECIALS, *words])
-        self.words, self.language, self.lower = list(words), language, lower
+        self.words, self.language = list(words), language
         self._cut = word_splitter(language)
 
     @classmethod
     def train(
-        cls,
-        sentences: Iterable[str],
-        language: str | None,
-        lower: bool = False,
-        min_freq: int = 2,
-        vocab_size: int | None = None,
+        cls, sentences: Iterable[str], language: str | None, min_freq: int = 2, vocab_size: int | None = None
     ) -> Self:
         """Learn the words that occur at least `min_freq` times, the most frequent first.
 
         `vocab_size` limits their number, the four symbols included.
         """
-        words = count_tokens(sentences, cls([], language, lower).split, min_freq, vocab_size)
-        return cls(words, language, lower)
+        return cls(count_tokens(sentences, cls([], language).split, min_freq, vocab_size), language)
 
     def split(self, text: str) -> list[str]:
-        """Cut text into words, lower-cased if `lower`; a lone surrogate becomes U+FFFD."""
-        words = self._cut(without_surrogates(text))
-        return [word.lower() for word in words] if self.lower else words
+        """Cut text into words; a lone surrogate becomes U+FFFD."""
+        return self._cut(without_surrogates(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Join the words of `ids` with spaces; `<unk>` is kept, other special symbols are left out."""
         return " ".join(self.vocabulary[i] for i in ids if i >= UNK)
 
     def save(self, folder: Path, name: str) -> None:
-        names = ("kind", "language", "lower", "words")
-        write_json(folder / f"{name}.json", {name: getattr(self, name) for name in names})
+        saved = {"kind": self.kind, "language": self.language, "words": self.words}
+        write_json(folder / f"{name}.json", saved)
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:
         saved = read_json(folder / f"{name}.json")
-        return cls(saved["words"], saved["language"], saved["lower"])
+        return cls(saved["words"], saved["language"])
 
 
 def word_splitter(language: str | None) -> Callable[[str], list[str]]:

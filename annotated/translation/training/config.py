@@ -183,10 +183,9 @@ class Progress:
         """Set the number of batches of the current epoch. Raises ValueError where it changed in its midst."""
         unchanged = batches == self.batches_in_epoch and self.batches < batches
         if self.batches and not unchanged:
-            raise ValueError(
-                f"the run is at batch {self.batches:,} of an epoch of {self.batches_in_epoch:,}, which now "
-                f"has {batches:,}; resume it with the data of its beginning"
-            )
+            place = f"batch {self.batches:,} of an epoch of {self.batches_in_epoch:,}"
+            advice = "resume it with the data of its beginning"
+            raise ValueError(f"the run is at {place}, which now has {batches:,}; {advice}")
         self.batches_in_epoch = batches
 
     def count_update(self, loss: float, ntokens: int) -> None:

@@ -38,9 +38,8 @@ def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
     model, src, tgt = model_folder.load_model(folder)
     for name, value in settings.items():
         if value != (own := getattr(model.config, name)):
-            raise ValueError(
-                f"{name} is {own!r} in {folder}, not {value!r}: leave it out, for a model keeps its settings"
-            )
+            advice = "leave it out, for a model keeps its settings"
+            raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: {advice}")
     return model, src, tgt
 
 

@@ -73,15 +73,11 @@ class RunFolder:
         if names and not (checkpoints or holds_model or LOCK_FILE in names):
             raise ValueError(f"{self.path} holds {names[0]}, but no run; choose a new or an empty folder")
         if resume and holds_model and not checkpoints:
-            raise ValueError(
-                f"{self.path} holds a model, but no checkpoint to go on from; to train it further, begin "
-                f"another run with --init-from {self.path}"
-            )
+            advice = f"to train it further, begin another run with --init-from {self.path}"
+            raise ValueError(f"{self.path} holds a model, but no checkpoint to go on from; {advice}")
         if not resume and (checkpoints or holds_model):
-            raise ValueError(
-                f"{self.path} already holds a run or a model; go on with it by --resume, in Python "
-                "resume=True, or name another folder"
-            )
+            advice = "go on with it by --resume, in Python resume=True, or name another folder"
+            raise ValueError(f"{self.path} already holds a run or a model; {advice}")
 
     def check_checkpoints(self) -> None:
         """Raise ValueError where a checkpoint cannot be read, or the newest is damaged."""
