@@ -90,7 +90,9 @@ def test_the_axes_name_the_tokens_of_the_map_that_is_shown(maps) -> None:
 
 def test_a_translator_shows_the_attention_of_a_sentence() -> None:
     source, target = WordTokenizer(["ein", "Hund"], None), WordTokenizer(["a", "dog"], None)
-    translator = Translator(make(source.words, target.words, tied_embeddings="target"), source, target)
+    translator = Translator(
+        make(source.vocabulary[4:], target.vocabulary[4:], tied_embeddings="target"), source, target
+    )
     seen = translator.attention("ein Hund", "a dog")
     expected = explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
     assert marks(translator.show_attention("ein Hund", "a dog")) == marks(expected)

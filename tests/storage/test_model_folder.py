@@ -49,8 +49,8 @@ def test_two_tokenizers_come_back_as_two(tmp_path):
     src, tgt = WordTokenizer(["a", "b"], None), WordTokenizer(["x", "y", "z"], None)
     save_model(tmp_path, make("ab", "xyz", tied_embeddings="target"), src, tgt)
     _, one, other = load_model(tmp_path)
-    assert one.words == src.words
-    assert other.words == tgt.words
+    assert one.vocabulary == src.vocabulary
+    assert other.vocabulary == tgt.vocabulary
 
 
 def test_a_file_cut_off_anywhere_is_never_read_as_whole(folder):

@@ -5,9 +5,10 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from annotated.transformer.config import END, PAD, START, UNK
+from annotated.translation.files import read_json, write_json
 
 SPECIALS = ("<s>", "</s>", "<blank>", "<unk>")  # numbered START, END, PAD and UNK
 
@@ -42,6 +43,7 @@ class Tokenizer(ABC):
     """
 
     kind: ClassVar[str]
+    settings: dict[str, Any]  # what the constructor takes, as it is saved
     start, end, pad, unk = START, END, PAD, UNK
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
@@ -89,11 +91,12 @@ class Tokenizer(ABC):
             for i in ids
         ]
 
-    @abstractmethod
     def save(self, folder: Path, name: str) -> None:
-        """Write `name.json`, and further files with their checksum in it."""
+        """Write `name.json`; where there are further files, it has their checksum."""
+        write_json(folder / f"{name}.json", {"kind": self.kind, **self.settings})
 
     @classmethod
-    @abstractmethod
     def load(cls, folder: Path, name: str) -> Self:
         """Read the files of `save`. Raises FileNotFoundError, or ValueError if one is corrupt."""
+        saved = read_json(folder / f"{name}.json")
+        return cls(**{name: value for name, value in saved.items() if name != "kind"})

@@ -57,7 +57,7 @@ class Subwords(Tokenizer):
             self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise ValueError(f"not a SentencePiece model: {error}") from None
-        self._settings = {} if vocabulary is None else {"vocabulary": list(vocabulary)}
+        self.settings = {} if vocabulary is None else {"vocabulary": list(vocabulary)}
         if vocabulary is None:
             vocabulary = [self._processor.id_to_piece(i) for i in range(len(self._processor))]
         super().__init__(vocabulary)
@@ -67,7 +67,7 @@ class Subwords(Tokenizer):
         with replacing(folder / f"{name}.model") as partial:
             partial.write_bytes(self.model)
         digest = hashlib.sha256(self.model).hexdigest()
-        write_json(folder / f"{name}.json", {"kind": self.kind, **self._settings, "sha256": digest})
+        write_json(folder / f"{name}.json", {"kind": self.kind, **self.settings, "sha256": digest})
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Self:

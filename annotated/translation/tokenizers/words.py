@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import regex
 
 from annotated.extras import require
-from annotated.translation.files import read_json, write_json
 from annotated.translation.tokenizers.common import SPECIALS, UNK, Tokenizer, without_surrogates
 
 
@@ -49,8 +47,8 @@ class WordTokenizer(Tokenizer):
         Raises ValueError if spaCy does not know `language`, ImportError if spaCy is missing.
         """
         super().__init__([*SPECIALS, *words])
-        self.words, self.language = list(words), language
-        self._cut = word_splitter(language)
+        self.settings = {"words": list(words), "language": language}
+        self.language, self._cut = language, word_splitter(language)
 
     @classmethod
     def train(
@@ -69,15 +67,6 @@ class WordTokenizer(Tokenizer):
     def decode(self, ids: Sequence[int]) -> str:
         """Join the words of `ids` with spaces; `<unk>` is kept, other special symbols are left out."""
         return " ".join(self.vocabulary[i] for i in ids if i >= UNK)
-
-    def save(self, folder: Path, name: str) -> None:
-        saved = {"kind": self.kind, "language": self.language, "words": self.words}
-        write_json(folder / f"{name}.json", saved)
-
-    @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        saved = read_json(folder / f"{name}.json")
-        return cls(saved["words"], saved["language"])
 
 
 def word_splitter(language: str | None) -> Callable[[str], list[str]]:
@@ -111,6 +100,7 @@ class CharacterTokenizer(Tokenizer):
     def __init__(self, characters: Sequence[str]) -> None:
         """Number the `characters` in order, from 4 on."""
         super().__init__([*SPECIALS, *characters])
+        self.settings = {"characters": list(characters)}
 
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int | None = None) -> Self:
@@ -128,11 +118,3 @@ class CharacterTokenizer(Tokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the characters of `ids` for the axis of a figure: a space is U+2423."""
         return ["\u2423" if piece == " " else piece for piece in super().pieces(ids)]
-
-    def save(self, folder: Path, name: str) -> None:
-        characters = self.vocabulary[len(SPECIALS) :]
-        write_json(folder / f"{name}.json", {"kind": self.kind, "characters": characters})
-
-    @classmethod
-    def load(cls, folder: Path, name: str) -> Self:
-        return cls(read_json(folder / f"{name}.json")["characters"])
