@@ -27,8 +27,10 @@ from annotated.perplexity import TokenScores, score_tokens
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
-from annotated.translation.tokenizers import WordTokenizer
-from annotated.translation.training.validation import translate_greedily
+from annotated.translation.data import TokenBatches, encode_corpus, own_text
+from annotated.translation.storage.model_folder import TrainedText
+from annotated.translation.tokenizers import CharacterTokenizer, WordTokenizer
+from annotated.translation.training.validation import Validation, translate_greedily
 
 PAD = 2
 REFERENCES = [
@@ -185,6 +187,14 @@ def test_translations_while_training_are_those_of_greedy_search_beside_the_targe
     found, references = translate_greedily(model, [Batch(src, tgt, PAD)], words)
     assert found == expected
     assert references == [words.decode(row) for row in tgt[:, 1:].tolist()]
+
+
+def test_an_example_of_invisible_characters_is_as_short_as_any():
+    characters, text = CharacterTokenizer(["a", "\u200e"]), "a" + "\u200e" * 49  # marks of direction
+    model = make_model(6, 6, N=1, d_model=16, d_ff=16, h=2)
+    pairs = encode_corpus(own_text([(text, text)], "pairs"), characters, characters, 99)
+    validation = Validation(TokenBatches(pairs, 200, shuffle=False), characters, TrainedText.of({}))
+    assert len(validation.example(model, 0, characters)) < 160
 
 
 def test_alignment_error_rate_by_hand():

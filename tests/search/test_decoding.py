@@ -105,7 +105,7 @@ def test_no_sentences_give_no_translations():
 @pytest.mark.parametrize("forbidden", [(), (END,), (3, 4, 5)])
 def test_greedy_search_is_the_textbook_loop(forbidden):
     model, (src, src_mask) = toy(), sources()
-    found = greedy_decode(model, src, src_mask, 12, START, forbidden=forbidden)
+    found = greedy_decode(model, src, src_mask, 12, forbidden=forbidden)  # begins as `beam_search` does
     assert torch.equal(found, greedy_without_cache(model, src, src_mask, 12, forbidden))
     assert found.shape == (4, 12)
     assert not any((found == token).any() for token in forbidden)

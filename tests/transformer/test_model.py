@@ -107,6 +107,12 @@ def test_a_model_put_together_by_hand_is_the_one_that_settings_give():
     assert torch.equal(states(by_hand, src, tgt), states(POST, src, tgt))
 
 
+@pytest.mark.parametrize("layers", [[], [nn.TransformerEncoderLayer(8, 2)]], ids=["none", "pytorchs"])
+def test_a_stack_says_which_layers_it_needs(layers):
+    with pytest.raises(ValueError, match="EncoderLayer"):
+        Encoder(layers)
+
+
 def test_a_seed_gives_the_weights_that_copied_layers_begin_with():
     torch.manual_seed(1)
     by_hand = assembled(MultiHeadedAttention(2, 8, 0.0), torch.float32)
