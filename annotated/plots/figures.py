@@ -115,7 +115,11 @@ def plot_beam(
     places: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}  # of each beginning: its step, its rank
     for number, candidates in enumerate(steps, start=1):
         places |= {candidate.tokens: (number, rank) for rank, candidate in enumerate(candidates)}
-    path = winning_path(steps, tuple(winner))
+    ended = [c.tokens for step in steps for c in step if c.fate == "ended"]
+    whole = next((tokens for tokens in ended if tokens[:-1] == tuple(winner)), None)
+    if whole is None:
+        raise ValueError(f"the winner {tuple(winner)} is none of the hypotheses that ended")
+    path = {whole[:length] for length in range(1, len(whole) + 1)}
     ranks = max(len(step) for step in steps)
     ax = axes_or_new(ax, 1.6 * len(steps) + 2, 0.75 * ranks + 1.4)
     ax.text(0, 0, "start", ha="center", va="center", bbox={"boxstyle": "round", "fc": "white", "ec": INK})
@@ -138,14 +142,6 @@ def plot_beam(
     ax.set_ylim(ranks - 0.4, -0.6)
     ax.margins(x=0.08)
     return ax
-
-
-def winning_path(steps: Sequence[Sequence[Candidate]], winner: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """List the beginnings of the winner, its ended candidate among them."""
-    ends = [c.tokens for step in steps for c in step if c.fate == "ended" and c.tokens[:-1] == winner]
-    if not ends:
-        raise ValueError(f"the winner {winner} is none of the hypotheses that ended")
-    return {ends[0][:length] for length in range(1, len(ends[0]) + 1)}
 
 
 # ---- the learning rate (section 5.3)

@@ -23,7 +23,6 @@ MOST_PANELS = 6  # that an alternative text names
 FONT = "DejaVu Sans"
 FIGURE_STYLE = {
     "figure.figsize": (8.0, 4.5),
-    "figure.dpi": 100,
     "figure.constrained_layout.use": True,
     "font.family": FONT,
     "font.size": 13,

@@ -14,7 +14,7 @@ from annotated.check.laws.model import MASKS, MODEL, WRONG
 from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import mode, normalized, spied
-from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, Layer, S, T, Walk, follow
+from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, S, T, Walk, follow
 
 
 @lru_cache(maxsize=2)
@@ -39,9 +39,12 @@ def residuals_and_norms(code: Code) -> str:
             expect(kinds == wanted, f"{layer.name} has {', then '.join(kinds)}", order="wrong")
         orders.add(follow(layer, calls))
     for one, other in (*itertools.pairwise(passed.encoder), *itertools.pairwise(passed.decoder)):
-        readings = [one.out, *normalized(one.out, calls)]
-        same = any(close(other.x, y, 1e-3) for y in readings)
-        expect(same, f"{other.name} does not read what {one.name} left", mistake=between(passed, one, other))
+        change = code.flip(other.x - one.out)
+        added = close(change[0], change[1]) and change.abs().max() > 1e-3
+        mistake = "positions are added in every layer: once, before the first, is enough"
+        mistake = mistake if added else "each layer must read what the one before it left: x = layer(x)"
+        same = any(close(other.x, y, 1e-3) for y in [one.out, *normalized(one.out, calls)])
+        expect(same, f"{other.name} does not read what {one.name} left", mistake=mistake)
     order = " and ".join(sorted(orders))
     leaves = ("encoder", passed.encoder, passed.memory[-1:]), ("decoder", passed.decoder, passed.states)
     for name, layers, left in leaves if "pre-norm" in orders else ():
@@ -51,14 +54,6 @@ def residuals_and_norms(code: Code) -> str:
     expect(len(orders) == 1, "some layers are post-norm, others pre-norm", order=order)
     once_more = any("norm" in type(c.module).__name__.lower() and c.begin > passed.last.end for c in calls)
     return f"{order}, and a norm after the last layer" if once_more and order == "post-norm" else order
-
-
-def between(passed: Walk, one: Layer, other: Layer) -> str:
-    """Name what is done to the vectors between two layers."""
-    change = passed.model.code.flip(other.x - one.out)
-    if close(change[0], change[1]) and change.abs().max() > 1e-3:
-        return "positions are added in every layer: once, before the first, is enough"
-    return "each layer must read what the one before it left: x = layer(x)"
 
 
 @law(*MODEL, "model: memory of the last layer", *WRONG, "model: memory", "model: residuals and norms")
