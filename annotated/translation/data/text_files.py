@@ -100,13 +100,11 @@ def iterate_lines(path: Name) -> Iterator[str]:
             yield from decode_lines((line.encode() for line in text), str(path))
             return
         if begin.startswith(NO_TEXT):
-            raise ValueError(
-                f"{path} is no text; save it as .csv in UTF-8, or name it .xlsx or .parquet if it is"
-            )
+            advice = "save it as .csv in UTF-8, or name it .xlsx or .parquet if it is"
+            raise ValueError(f"{path} is no text; {advice}")
         packed = Path(path).suffix.lower() == ".gz" or begin.startswith(GZIP)
         try:
             yield from decode_lines(gzip.GzipFile(fileobj=file) if packed else file, str(path))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(
-                f"{path} is not a whole gzip file: {error}; copy it anew, or name it without .gz"
-            ) from None
+            advice = "copy it anew, or name it without .gz"
+            raise ValueError(f"{path} is not a whole gzip file: {error}; {advice}") from None

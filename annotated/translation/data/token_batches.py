@@ -37,10 +37,9 @@ class EncodedPairs(Pairs):
         src, tgt = (float(np.mean(side.data == UNK)) for side in (self.src, self.tgt))
         if not src and not tgt:
             return super().report()
-        advice = (
-            "; a new model with other units, by --tokenizer, would know them" if max(src, tgt) > 0.1 else ""
-        )
-        unknown = f"  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens{advice}"
+        unknown = f"  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens"
+        if max(src, tgt) > 0.1:
+            unknown += "; a new model with other units, by --tokenizer, would know them"
         return f"{super().report()}\n{unknown}"
 
 
@@ -100,19 +99,12 @@ class TokenBatches:
     """
 
     def __init__(
-        self,
-        pairs: EncodedPairs,
-        max_tokens: int,
-        pad: int = PAD,
-        seed: int = 0,
-        shuffle: bool = True,
+        self, pairs: EncodedPairs, max_tokens: int, pad: int = PAD, seed: int = 0, shuffle: bool = True
     ) -> None:
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
         self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
-        # How many positions each pair takes, (pairs, 2): the decoder does not read the target's last token.
-        self._lengths = np.stack([pairs.src.lengths, pairs.tgt.lengths - 1], axis=1)
-        widths = self._lengths.max(axis=1)
+        widths = np.maximum(pairs.src.lengths, pairs.tgt.lengths - 1)  # the last target token is not read
         self._widths = torch.from_numpy(widths)
         longest = int(widths.argmax())
         if widths[longest] > max_tokens:
