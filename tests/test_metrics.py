@@ -113,6 +113,15 @@ def test_counts_give_the_bleu_of_any_draw(draw, tokenize):
     )
 
 
+def test_tokenized_text_is_no_mistake_to_warn_of(caplog):
+    """As sacreBLEU does of a hundred lines that end in " .", where it is not told."""
+    BLEU(tokenize="none").corpus_score(["A dog ."] * 100, [["A dog ."] * 100])
+    assert "forgot to detokenize" in caplog.text
+    caplog.clear()
+    bleu_metric("none")(["A dog ."] * 100, ["A dog ."] * 100)
+    assert not caplog.records
+
+
 def test_a_better_system_wins_the_bootstrap():
     found = paired_bootstrap(GOOD, BAD, REFERENCES, samples=200)
     assert found.a.value == pytest.approx(bleu(GOOD, REFERENCES).value)

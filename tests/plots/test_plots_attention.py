@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from charts import marks, texts
+from charts import drawn, marks, texts
 from small_models import make
 
 from annotated.plots import as_words, explore_attention, plot_attention
@@ -28,6 +28,7 @@ def test_queries_go_down_and_keys_across(weights: torch.Tensor) -> None:
     assert (labels(ax.yaxis), labels(ax.xaxis)) == (QUERIES, KEYS)
     assert ax.yaxis_inverted()  # the first query is at the top
     np.testing.assert_array_equal(ax.images[0].get_array(), weights.numpy())
+    assert ax.images[0].get_clim() == (0, 1)  # a color means the same in every map
 
 
 def test_numbers_stand_in_their_cells(weights: torch.Tensor) -> None:
@@ -86,6 +87,9 @@ def test_the_axes_name_the_tokens_of_the_map_that_is_shown(maps) -> None:
     shown = texts(chart, kind="decoder", layer=0, head=1)
     assert shown[shown.index("key") - 2 : shown.index("key")] == TGT
     assert "decoder attention, layer 1, head 2" in shown
+    legend = [float(text) for text in shown if text.replace(".", "").isdigit()]
+    assert (min(legend), max(legend)) == (0, 1)  # whatever the map's weights
+    assert not [part for part in drawn(chart, {}).iter() if "mark-rule" in part.get("class", "")]
 
 
 def test_a_translator_shows_the_attention_of_a_sentence() -> None:

@@ -98,3 +98,4 @@ def test_the_explorer_has_the_cells_of_each_mask_and_one_bright_row() -> None:
     assert len(cells) == 32
     assert len(bright) == 8
     assert all("query: 2" in label or "query: the" in label for label in bright)
+    assert not [part for part in page.iter() if "mark-rule" in part.get("class", "")]  # cells, no ruler
