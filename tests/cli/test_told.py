@@ -219,6 +219,12 @@ def test_a_recipe_names_no_file_outside_of_its_run(split, tmp_path, capfd):
     assert victim.exists()
 
 
+@pytest.mark.parametrize("count", [-1, 1025])
+def test_a_number_of_threads_that_cannot_be_is_refused(count, capfd):
+    asked = ["translate", "--model", "multi30k-en-de", f"--threads={count}"]
+    complains(asked, capfd, f"from 0 to 1,024, not {count}")
+
+
 def test_a_search_that_cannot_be_is_refused_before_a_model_is_looked_for(capfd):
     for command, beam in (("translate", 0), ("evaluate", 300)):
         complains([command, "--model", "multi30k-en-de", "--beam", str(beam)], capfd, "beam", "from 1 to 256")
