@@ -254,6 +254,7 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
     ("name", "given", "wanted"),
     [
         ("t.csv", 'id,en\n07,"a, b"\n08,\n', 'id,en,translation\n07,"a, b","A, B"\n08,,\n'),
+        ("t.csv", 'id;en\n07;"a; b"\n', 'id;en;translation\n07;"a; b";"A; B"\n'),
         ("t.tsv", "7\tein Hund\n8\tzwei\n", "7\tein Hund\tEIN HUND\n8\tzwei\tZWEI\n"),
         (
             "t.jsonl",

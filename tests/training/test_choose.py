@@ -7,15 +7,16 @@ import torch
 from tiny_runs import CATS
 
 from annotated.translation.data import own_text
+from annotated.translation.tokenizers import train_tokenizer
 from annotated.translation.training import choose as rules
 from annotated.translation.training.summed_loss import SummedLoss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def chosen(**given):
+def chosen(pairs=CATS, **given):
     """What is chosen for ten minutes of a machine whose speed is always the same."""
-    ticks, text = count(), own_text(CATS, "train")
+    ticks, text = count(), own_text(pairs, "train")
     kinds = "subwords", "subwords"
     return rules.choose(text, kinds, 10, given, torch.device("cpu"), lambda: next(ticks))
 
@@ -24,6 +25,13 @@ def test_updates_of_several_batches_read_what_those_of_one_read():
     alone, together = (chosen(max_tokens=256, accumulate=n)[0] for n in (1, 8))
     assert together["max_steps"] == pytest.approx(alone["max_steps"] / 8, abs=1)
     assert "updates of 2,048 tokens" in chosen(max_tokens=256, accumulate=8)[1]
+
+
+def test_the_vocabulary_holds_the_characters_of_the_text_however_rare():
+    pairs = [(f"the cat {i}", f"猫{chr(0x4E00 + i)}") for i in range(9000)]
+    settings, _ = chosen(pairs, N=1, d_model=16, d_ff=16, h=2)
+    sides = (side for pair in pairs for side in pair)
+    assert len(train_tokenizer("subwords", sides, settings["vocab"])) <= settings["vocab"]
 
 
 def test_post_norm_has_a_lower_rate_and_says_so():

@@ -141,7 +141,7 @@ def test_other_settings_are_refused_before_the_text_is_read(preset, tmp_path):
         raise AssertionError("it was read")
 
     begin = {"preset": preset, "N": 1, "d_model": 16, "d_ff": 16, "h": 2, "max_steps": 2, "vocab": 320}
-    annotated.train(CATS, tmp_path, **begin, keep_equal=True)
+    annotated.train(CATS, tmp_path, **begin, keep_equal=True, pair="en-de")
     for other, says in (
         ({"learning_rate": 0.5}, "learning_rate = .*, not 0.5"),
         ({"warmup": 7}, "warmup = .*, not 7"),
@@ -151,6 +151,7 @@ def test_other_settings_are_refused_before_the_text_is_read(preset, tmp_path):
         ({"vocab": 400}, "vocab = 320, not 400"),
         ({"tokenizer": "chars"}, "tokenizer = 'subwords', not 'chars'"),
         ({"keep_equal": False}, "keep_equal = True, not False"),
+        ({"pair": "de-en"}, "pair = 'en-de', not 'de-en'"),
     ):
         with pytest.raises(ValueError, match=says):
             annotated.train(unread, tmp_path, resume=True, **{**begin, "keep_equal": True} | other)

@@ -140,7 +140,7 @@ def add_translate(command: ArgumentParser) -> None:
 
     Translate files, or standard input, to standard output: one line in, one line out.
     Lines are translated as they come, many together where many are there, and written at once.
-    A table comes back with a further column, translation.
+    A table comes back with a further column, translation (or translation_2, where there is one).
 
     examples:
       annotated translate --model runs/first < en.txt > de.txt

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from annotated.translation.cli.flags import CORPUS
+from annotated.translation.cli.translate import located
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
 from annotated.translation.data.formats import TABLES, table_suffix
@@ -25,8 +26,11 @@ def train(args: argparse.Namespace) -> int:
     name_corpus(args)
     apart = (*TEXT_SETTINGS, "command", "config", "threads", "traceback", "variants")
     settings = {name: value for name, value in vars(args).items() if name not in apart}
+    if args.corpus == "own":
+        settings["pair"] = args.pair
     try:
-        train_model(partial(training_corpus, args), **settings)
+        with located():
+            train_model(partial(training_corpus, args), **settings)
     except Stopped as stopped:
         print_message(str(stopped))
         return 130

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -78,17 +78,17 @@ def trained_columns(model: str, corpus: str) -> list[str]:
 
 
 def translate_table(path: Path, columns: list[str], translator: Translator, search: dict[str, Any]) -> None:
-    """Write a table with a further column, translation: .tsv and JSON's objects as such, others as .csv."""
+    """Write a table with a further column: .tsv and JSON's objects as such, others as .csv."""
     kind = table_suffix(path)
-    selected = select_columns(TABLES[kind](path), columns or None, str(path), translator.pair, count=1)
-    labels, [place], line, rows = selected
+    table = TABLES[kind](path)
+    labels, [place], line, rows = select_columns(table, columns or None, str(path), translator.pair, count=1)
     objects = json_objects(path) if kind in (".json", ".jsonl") else None
-    names = labels if objects is None else chain.from_iterable(fields for *_, fields in json_objects(path))
-    if "translation" in names:
-        raise ValueError(f"{path}: a column is named translation, as ours would be; rename it")
-    writer = csv.writer(sys.stdout, delimiter="\t" if kind == ".tsv" else ",", lineterminator="\n")
+    names = {*labels} if objects is None else {name for *_, each in json_objects(path) for name in each}
+    free = (f"translation_{i}" if i else "translation" for i in chain([0], count(2)))
+    ours = next(name for name in free if name not in names)
+    writer = csv.writer(sys.stdout, delimiter=table.separator, lineterminator="\n")
     if line or kind == ".parquet":
-        writer.writerow([*labels, "translation"])
+        writer.writerow([*labels, ours])
     while group := list(islice(rows, MOST)):
         with located(f"{path}: "):
             texts = [cells[place] or "" for _, cells in group]
@@ -99,7 +99,7 @@ def translate_table(path: Path, columns: list[str], translator: Translator, sear
             else:  # the object as it is written, whatever its types and the names in it
                 _, text, fields = next(objects)
                 begun, further = text.strip()[:-1].rstrip(), json.dumps(translation, ensure_ascii=False)
-                print(f'{begun}{", " if fields else ""}"translation": {further}}}')
+                print(f'{begun}{", " if fields else ""}"{ours}": {further}}}')
     sys.stdout.flush()
 
 

@@ -24,7 +24,7 @@ BETWEEN = re.compile(r"[\s,]*")  # two items of an array
 
 
 class Table(NamedTuple):
-    """The rows of a table with their lines, from 1, and the names of its columns.
+    """The rows of a table with their lines, from 1, the names of its columns, and what separates those.
 
     Names that are None may stand in the first row; they `usually` do in some formats.
     """
@@ -32,6 +32,7 @@ class Table(NamedTuple):
     rows: Iterator[tuple[int, Sequence[Any]]]
     names: Sequence[str] | None = None
     usually: bool = False
+    separator: str = ","
 
 
 def table_suffix(path: Name) -> str:
@@ -55,7 +56,7 @@ def read_tsv(path: Name) -> Table:
         return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else cell
 
     rows = ((i, [unquote(cell) for cell in line.split("\t")]) for i, line in chain(head, lines))
-    return Table((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows)
+    return Table(((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows), separator="\t")
 
 
 def read_csv(path: Name) -> Table:
@@ -79,7 +80,7 @@ def read_csv(path: Name) -> Table:
                 advice = "is a quotation mark not closed, or inside of quotes not doubled?"
                 raise ValueError(f"{path}, in the row of line {line:,}: {error}; {advice}") from None
 
-    return Table(rows(), usually=True)
+    return Table(rows(), usually=True, separator=separator)
 
 
 def find_separator(lines: Sequence[str], where: str) -> str:

@@ -63,7 +63,7 @@ def select_columns(
     table: Table, columns: Sequence[str | int] | None, where: str, pair: str | None, count: int = 2
 ) -> Selection:
     """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does."""
-    rows, names, usually = table
+    rows, names, usually, _ = table
     head = list(islice(rows, HEAD))
     filled = [cells for _, cells in head if cells]
     if not filled:

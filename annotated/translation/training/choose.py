@@ -58,8 +58,8 @@ def choose(
     """Choose the settings that are not `given`; returns all of them, and the lines that say why."""
     sample = text.take(range(0, len(text), math.ceil(len(text) / SAMPLE)))
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
-    symbols = len(set(chain.from_iterable(chain(sample.src, sample.tgt))))
-    vocab = given.get("vocab") or min(8000, max(400 + symbols, 1000, len(text) // 1000 * 60))
+    symbols = len(set(chain.from_iterable(chain(text.src, text.tgt))))  # which all need a place
+    vocab = given.get("vocab") or max(400 + symbols, min(8000, max(1000, len(text) // 1000 * 60)))
     step = {name: given[name] for name in ("rdrop_weight", "precision") if name in given}
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}

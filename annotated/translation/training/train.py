@@ -167,7 +167,8 @@ def train(
                 begun = load_to_go_on(newest, model_settings)
                 saved, world = Progress.load(newest), rank_and_world()[1]
                 progress = replace(saved, update_batches=config.accumulate * world)
-                check_settings(newest, saved, {**record, **asdict(config)}, progress)
+                asked = {**record, **asdict(config), **({"pair": pair} if pair else {})}
+                check_settings(newest, saved, asked, progress)
         config, record, choosing = broadcast((config, record, choosing))  # as the first process was asked
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus

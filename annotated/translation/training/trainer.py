@@ -257,7 +257,7 @@ class Trainer:
         if self.rank == 0:
             self.out.log({**logged, "tokens": p.total_tokens}, p)
             self.out.record_validation(p, self.settings)
-            left = f"; about {minutes:,.0f} min left" if (minutes := self.minutes_left()) > 0 else ""
+            left = f"; about {minutes:,.0f} min left" if (minutes := self.minutes_left()) > 0.5 else ""
             print_message(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
             print_message(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
 
