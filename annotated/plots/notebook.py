@@ -10,7 +10,6 @@ import textwrap
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from annotated.plots.drawing import load, palette
@@ -97,9 +96,7 @@ def describe_axes(axes: Any) -> str:
     return ": ".join(filter(None, (title, drawn)))
 
 
-def _show_refusal(
-    shell: Any, kind: type, error: Any, trace: TracebackType, tb_offset: int | None = None
-) -> None:
+def _show_refusal(shell: Any, kind: type, error: Any, trace: Any, tb_offset: int | None = None) -> None:
     """Show what an exercise's test says without the stack behind it, and what a wordless check needs."""
     if any(frame.name.startswith("test_") for frame in traceback.extract_tb(trace)):
         error._render_traceback_ = lambda: [f"AssertionError: {error}"]
@@ -134,9 +131,8 @@ def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     display, mimebundle = load("altair.vegalite.v5.display"), load("altair.utils.mimebundle")
     load("vl_convert")
     still, size = mimebundle.spec_to_mimebundle(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
-    colab = "google.colab" in sys.modules
     live = {display.VEGALITE_MIME_TYPE: spec}
-    if colab:  # a stranger's text must not close the script element that holds the spec
+    if "google.colab" in sys.modules:  # a stranger's text must not close the script element around it
         text = json.dumps(spec)
         page = display.html_renderer(spec)["text/html"]
         live = {"text/html": page.replace(text, text.replace("<", "\\u003c"))}

@@ -142,9 +142,7 @@ def multi_head_equation(code: Code) -> str:
         raise Missing("its heads do not have queries, keys and values of their own each")
     root = math.sqrt(Q.size(-1) // H)  # whatever d_model / h is
 
-    def apart(
-        Q: Any = Q, K: Any = K, V: Any = V, by: Any = root, dim: int = -1, split: Any = split
-    ) -> Tensor:
+    def apart(Q: Any = Q, K: Any = K, V: Any = V, by: Any = root, dim: int = -1, split: Any = split) -> Any:
         Q, K, V = map(split, (Q, K, V))
         return (Q @ K.mT / by).softmax(dim) @ V
 

@@ -73,15 +73,12 @@ def allowed(code: Code, batch: Any, *names: str) -> Tensor:
 # ---- the loss (section 5.4)
 
 
-def loss_of(
-    code: Code, log_probs: Tensor, target: Tensor, smoothing: float, pad: int | None = None
-) -> Tensor:
-    part, given = code["label_smoothing"], {"log_probs": log_probs, "target": target}
-    pad = code.pad if pad is None else pad
+def loss_of(code: Code, x: Tensor, target: Tensor, smoothing: float, pad: int | None = None) -> Tensor:
+    part, given = code["label_smoothing"], {"log_probs": x, "target": target}
+    rest: dict[str, Any] = {"smoothing": smoothing, "pad": code.pad if pad is None else pad}
     if inspect.isclass(part) or not takes_all(part, "log_probs", "target"):
-        part = code.build("label_smoothing", vocab=log_probs.size(-1), pad=pad, smoothing=smoothing)
-        return first(call(part, **given)).sum()
-    return first(call(part, **given, smoothing=smoothing, pad=pad)).sum()
+        part, rest = code.build("label_smoothing", vocab=x.size(-1), **rest), {}
+    return first(call(part, **given, **rest)).sum()
 
 
 @law(RECIPE, "label_smoothing", "smoothing: mass")

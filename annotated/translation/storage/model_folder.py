@@ -154,14 +154,11 @@ def save_model(
     write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
 
 
-def write_model(
-    folder: Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
-) -> None:
-    """Write a model folder, unchecked."""
-    joint = src_tokenizer is tgt_tokenizer  # it is stored once
-    names = {side: "tokenizer" if joint else f"{side}_tokenizer" for side in ("src", "tgt")}
+def write_model(folder: Path, model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer) -> None:
+    """Write a model folder, unchecked; a tokenizer of both sides is stored once."""
+    names = {side: "tokenizer" if src is tgt else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, tokenizer in {names["src"]: src_tokenizer, names["tgt"]: tgt_tokenizer}.items():
+    for name, tokenizer in {names["src"]: src, names["tgt"]: tgt}.items():
         save_tokenizer(tokenizer, folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
     write_json(folder / CONFIG, settings)
