@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -63,12 +63,10 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
         if threading.get_ident() == thread:
             maps[name] = attention_weights(module, *inputs).float().cpu()
 
-    hooks = [module.register_forward_hook(partial(record, name)) for name, module in named.items()]
-    try:
+    with ExitStack() as hooks:
+        for name, module in named.items():
+            hooks.enter_context(module.register_forward_hook(partial(record, name)))
         yield maps
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def attention_weights(

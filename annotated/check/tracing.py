@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from annotated.check.adapt import first, takes
 from annotated.check.comparing import close, expect
@@ -61,13 +62,7 @@ class Trace:
 
 def copies(values: Any) -> list[Tensor]:
     """Copy the tensors among the arguments of a call."""
-    found = []
-    for x in values:
-        if isinstance(x, Tensor):
-            found.append(x.detach().clone())
-        elif isinstance(x, list | tuple):
-            found += copies(x)
-    return found
+    return [x.detach().clone() for x in tree_leaves([*values]) if isinstance(x, Tensor)]
 
 
 class NoDropout(TorchFunctionMode):
@@ -142,12 +137,9 @@ def trace(run: Callable[[], Any], found: Trace | None = None) -> tuple[Any, list
             call.output = result.detach().clone()
         calls.append(call)
 
-    handles = register_module_forward_pre_hook(before), register_module_forward_hook(after, with_kwargs=True)
-    try:
+    ends = register_module_forward_hook(after, with_kwargs=True)
+    with register_module_forward_pre_hook(before), ends:
         return run(), calls
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def expect_modes(part: Any, build: Callable[[float], nn.Module], run: Callable[[nn.Module], Tensor]) -> None:

@@ -5,12 +5,12 @@ import io
 import json
 import os
 import shutil
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from filelock import FileLock
@@ -23,11 +23,8 @@ PARTIAL = ".partial"
 def partial_path(path: Path) -> Iterator[Path]:
     """Yield a path of the same name in a new hidden folder, which is deleted after the block."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=PARTIAL, dir=path.parent))
-    try:
-        yield folder / path.name
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with TemporaryDirectory(PARTIAL, f".{path.name}.", path.parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / path.name
 
 
 def remove_partials(folder: Path, name: str = "*") -> None:

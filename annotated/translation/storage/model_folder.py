@@ -24,7 +24,7 @@ from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.devices import find_device
+from annotated.translation.devices import default_torch_state, find_device
 from annotated.translation.files import read_json, settings_from_json, write_json
 from annotated.translation.storage.tensor_files import check_tensors, read_with_sums, write_tensors
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
@@ -49,13 +49,8 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
     few = config.variant == "paper" and config.positions == "sinusoidal"
     positions = min(config.max_len, TransformerConfig.max_len) if few else config.max_len
-    default = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float32)
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            model = EncoderDecoder.from_config(dataclasses.replace(config, max_len=positions))
-    finally:
-        torch.set_default_dtype(default)
+    with default_torch_state(cpu := torch.device("cpu")), cpu:
+        model = EncoderDecoder.from_config(dataclasses.replace(config, max_len=positions))
     model.config = config
     return model
 
