@@ -1,7 +1,7 @@
 """Training a model, from the call to the folder of its run:
 
     train           from sentence pairs to a translator in one call
-    initial_model   the model that a run starts from
+    initial_model   the model that a run starts from, and what is tried out before its first update
     trainer         the training loop of long runs
     summed_loss     what a run minimizes: model and loss in one module, R-Drop, bf16
     validation      scores on the validation data, and early stopping
