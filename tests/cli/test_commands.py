@@ -188,6 +188,10 @@ def test_two_directions_have_no_mean(run, tmp_path, capfd):
     for pair in ("en-de", "de-en"):
         shutil.copytree(next((run / "checkpoints").iterdir()), tmp_path / pair)
         write_json(tmp_path / pair / "training.json", {"pair": pair})
+    for missing in ([tmp_path / "none", tmp_path / "en-de"], [tmp_path / "en-de", tmp_path / "none"]):
+        complains(
+            ["average", *missing, "--out", tmp_path / "mean"], capfd, "there is no model folder", "none"
+        )
     asked = ["average", tmp_path / "en-de", tmp_path / "de-en", "--out", tmp_path / "mean"]
     complains(asked, capfd, "de-en was trained with pair 'de-en', but", "'en-de'")
     assert not (tmp_path / "mean").exists()

@@ -8,7 +8,13 @@ from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main
 from annotated.translation.devices import is_first, print_message
 from annotated.translation.files import creating_folder, read_toml, write_json
-from annotated.translation.storage.model_folder import SETTINGS, load_model, save_model, training_settings
+from annotated.translation.storage.model_folder import (
+    SETTINGS,
+    find_model,
+    load_model,
+    save_model,
+    training_settings,
+)
 from annotated.translation.training.checkpoint import average_checkpoints
 from annotated.translation.translator import Translator
 
@@ -16,10 +22,10 @@ from annotated.translation.translator import Translator
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
     first, *others = args.checkpoints
-    settings = training_settings(first)
+    settings = training_settings(find_model(first))
     for folder in others:
         for name in ("pair", "tokenized", "tokenizer", "vocab"):  # two runs may share all other settings
-            value, expected = training_settings(folder).get(name), settings.get(name)
+            value, expected = training_settings(find_model(folder)).get(name), settings.get(name)
             if value != expected:
                 raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
     with creating_folder(args.out) as folder:
