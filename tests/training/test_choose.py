@@ -34,6 +34,12 @@ def test_the_vocabulary_holds_the_characters_of_the_text_however_rare():
     assert len(train_tokenizer("subwords", sides, settings["vocab"])) <= settings["vocab"]
 
 
+def test_whole_words_serve_where_hardly_a_word_is_rare():
+    closed = [(f"word{i % 2000}", f"Wort{i % 2000}") for i in range(20_000)]
+    mixed = [(f"{a} {i}", b) for i, (a, b) in enumerate(closed)]
+    assert rules.vocabulary(own_text(closed, "train")) > 4000 > rules.vocabulary(own_text(mixed, "train"))
+
+
 def test_post_norm_has_a_lower_rate_and_says_so():
     (before, told), (after, why) = chosen(), chosen(norm_first=False)
     assert after["learning_rate"] < before["learning_rate"]

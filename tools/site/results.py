@@ -192,14 +192,13 @@ TEXTS = {  # of benchmarks/own_data.py, with their scores
 def own_data_table() -> str:
     """What is chosen for a text of one's own, beside random settings that had the same time, a row a text."""
     runs = [run for run in recorded("own_data")["runs"] if not run["pairs"]]
-    latest = [run["commit"] for run in runs if run["kind"] == "chosen"][-1:]  # of the rules
     rows = []
     for data, what in TEXTS.items():
         chosen, drawn = (
             [run for run in runs if (run["data"], run["kind"]) == (data, kind)]
             for kind in ("chosen", "random")
         )
-        chosen = [run for run in chosen if [run["commit"]] == latest]
+        chosen = [run for run in chosen if run["commit"] == chosen[-1]["commit"]]  # of the latest rules
         if chosen:
             scores = ", ".join(f"{run['score']:.1f}" for run in chosen)
             best = f"{max(run['score'] for run in drawn):.1f}" if drawn else ""

@@ -7,6 +7,7 @@ one that sees less text, and what is read often needs dropout.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -29,6 +30,7 @@ SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about
 SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
+OFTEN, WHOLE = 5, 0.98  # a word is learned that is read so often; whole words serve where so much is such
 UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
 
 
@@ -58,8 +60,7 @@ def choose(
     """Choose the settings that are not `given`; returns all of them, and the lines that say why."""
     sample = text.take(range(0, len(text), math.ceil(len(text) / SAMPLE)))
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
-    symbols = len(set(chain.from_iterable(chain(text.src, text.tgt))))  # which all need a place
-    vocab = given.get("vocab") or max(400 + symbols, min(8000, max(1000, len(text) // 1000 * 60)))
+    vocab = given.get("vocab") or vocabulary(text)
     step = {name: given[name] for name in ("rdrop_weight", "precision") if name in given}
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
@@ -92,6 +93,15 @@ def choose(
   dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
     return c, why
+
+
+def vocabulary(text: ParallelText) -> int:
+    """Return how many subwords fit a text: one for each word where hardly any is rare, else by its size."""
+    words = Counter(chain.from_iterable(map(str.split, chain(text.src, text.tgt))))
+    symbols = 400 + len(set(chain.from_iterable(words)))  # each character needs a place
+    often = [n for n in words.values() if n >= OFTEN]
+    wanted = symbols + len(often) if sum(often) > WHOLE * words.total() else len(text) // 1000 * 60
+    return max(symbols, min(8000, max(1000, wanted)))
 
 
 def mean_length(sentences: Any, kind: str) -> float:
