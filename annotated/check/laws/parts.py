@@ -191,7 +191,8 @@ def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
         module.to("meta")
         run("meta")
     except (RuntimeError, NotImplementedError) as error:
-        expect(not plain or "device" not in str(error), f"`.to(device)` leaves {', '.join(plain)} behind")
+        seen = f"`.to(device)` leaves {', '.join(plain)} behind"
+        expect(not plain or "device" not in str(error), seen)
         if "is not on the expected device" in str(error) and not told:
             return made_elsewhere(error)
     return ""
