@@ -6,7 +6,7 @@ check.run(my_module)               # all parts that are found
 @pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from annotated.check.adapt import CONVENTIONS, PARTS, Code, Names, Source
 from annotated.check.comparing import Failure
 from annotated.check.law import SECONDS, Law, TimeUp, blame_causes, crash, guard, raised_in
 from annotated.check.laws import LAWS
-from annotated.check.loading import PLAIN, Loader, as_script
+from annotated.check.loading import as_script
 from annotated.check.report import Finding, Report
 
 __all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", "run_file", *PARTS]
@@ -53,24 +53,28 @@ def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
     return tuple(blame_causes([*findings.values()]))
 
 
-def run_file(
-    path: Path, adapter: Path | None = None, seconds: float = SECONDS, required: Collection[str] = (),
-    loader: Loader = PLAIN,
-) -> Report:  # fmt: skip
+def run_file(path: Path, adapter: Path | None = None, seconds: float = SECONDS) -> Report:
     """Hold a file to every law. One that cannot be executed has one finding: why.
 
-    The adapter is a file that defines names and conventions; in it, `mine` is the module under test. If parts
-    are required, nothing of them may stay unclear, and the adapter alone says which laws do not apply.
+    The adapter is a file that defines names and conventions; in it, `mine` is the module under test.
     """
+
+    def load() -> Code:
+        with guard(seconds):
+            return Code.load(path, adapter)
+
     with as_script(path), as_script(adapter or path):
-        try:
-            with guard(seconds):
-                code = Code.load(path, adapter, required, loader)
-        except (Exception, SystemExit, TimeUp) as error:
-            what = "adapter" if adapter and raised_in(error) == str(adapter) else "file"
-            finding = Finding("file", f"The {what} can be executed.", "", "failed", **crash(error))
-            return Report((finding,), path.stem)
-        return Report(hold(code, seconds), path.stem)
+        return Report(hold_loaded(load, adapter, seconds), path.stem)
+
+
+def hold_loaded(load: Callable[[], Code], adapter: Path | None, seconds: float) -> tuple[Finding, ...]:
+    """Load code and hold it to every law, or tell why it cannot be loaded."""
+    try:
+        code = load()
+    except (Exception, SystemExit, TimeUp) as error:
+        what = "adapter" if adapter and raised_in(error) == str(adapter) else "file"
+        return (Finding("file", f"The {what} can be executed.", "", "failed", **crash(error)),)
+    return hold(code, seconds)
 
 
 def cases(source: Source, adapter: Names | None = None) -> list[Callable[[], None]]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.check.comparing import as_plain, expect, unchanged
-from annotated.check.loading import PLAIN, Loader, load
+from annotated.check.loading import load
 
 Names = Mapping[str, Any]
 Source = ModuleType | Names
@@ -144,6 +144,7 @@ class Code:
     stubs: bool = False  # whether it is also held to what the stubs of `annotated build` promise
     knows_pad: bool = False  # whether the code said which number is padding
     adapter: str = ""  # the file of the adapter, whose errors are not those of the code
+    elsewhere: Any = None  # `asking.Asked`, where it runs in another process
     integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
 
     @classmethod
@@ -161,20 +162,15 @@ class Code:
         return code
 
     @classmethod
-    def load(
-        cls, path: Path, adapter: Path | None = None, required: Collection[str] = (), loader: Loader = PLAIN
-    ) -> "Code":
+    def load(cls, path: Path, adapter: Path | None = None) -> "Code":
         """Execute a file, and an adapter, in which `mine` is the file's module.
 
-        What the file only imports from this package is nobody's own work, and does not count. If parts are
-        required, the adapter alone says which laws do not apply.
+        What the file only imports from this package is nobody's own work, and does not count.
         """
-        module = load(path, None, loader)
+        module = load(path)
         own = {name: x for name, x in vars(module).items() if origin(x) != "annotated"}
-        if required:
-            own.pop("NOT_APPLICABLE", None)
         code = cls.of(own, vars(load(adapter, {"mine": module})) if adapter else None)
-        return replace(code, adapter=str(adapter or ""), required=required)
+        return replace(code, adapter=str(adapter or ""))
 
     def __getitem__(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""

@@ -1,25 +1,18 @@
-"""Grade a folder of submissions, each confined, in a process of its own."""
+"""Grade a folder of submissions: one process executes a file, another holds to the laws what it answers."""
 
-import builtins
+import ast
 import contextlib
 import csv
-import dataclasses
-import functools
 import io
-import json
-import math
 import os
 import re
-import secrets
-import select
 import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,14 +20,16 @@ from typing import Any, get_args
 
 import torch
 
-from annotated.check import LAWS, run_file
+from annotated.check import LAWS, hold_loaded
 from annotated.check.adapt import PARTS, Code
-from annotated.check.comparing import expect
-from annotated.check.confined import Confinement
+from annotated.check.answering import Answers
+from annotated.check.asking import Asked
 from annotated.check.law import EXCUSED
+from annotated.check.loading import as_script
 from annotated.check.report import Finding, Report, Status
+from annotated.check.wire import Gone
 
-TEXT = 4000  # characters of a message or a traceback, at most
+MEMORY = 4 << 30  # bytes that a submission may take
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
 
@@ -50,7 +45,6 @@ def grade(
     require: Iterable[str],
     seconds: float = 60,
     adapter: Path | None = None,
-    allow: Iterable[str] = (),
 ) -> list[Report]:
     """Check each submission below a folder, side by side, each in a process of its own with a time limit.
 
@@ -59,11 +53,11 @@ def grade(
         require: the parts that a submission must have: keys of `PARTS`, or "all".
         seconds: time for each submission.
         adapter: names and conventions for all submissions; it alone may say which laws do not apply.
-        allow: modules that submissions get as they are, besides the copies of those in `given.toml`.
 
     Raises FileNotFoundError if there is no submission, ValueError for an unknown part or no time.
     """
     required = required_parts(require)
+    known = {"required": required, "not_applicable": excused(adapter), "adapter": str(adapter or "")}
     if not seconds > 0:
         raise ValueError(f"a submission needs some time, not {seconds:g} seconds")
     files = sorted(file for file in folder.rglob("*.py") if not_graded(folder, file) is None)
@@ -88,20 +82,29 @@ def grade(
         return Report((*(findings or (failed,)), *lacking(findings, required)), name)
 
     def checked(path: Path, place: Path) -> tuple[tuple[Finding, ...], str]:
-        receiver, sender = context.Pipe(duplex=False)
-        token = secrets.token_hex(16)
-        how = path, place, adapter and adapter.absolute(), min(20, seconds / 2), required, (*allow,)
-        process = context.Process(target=check_in_child, args=(sender, token, *how), daemon=True)
-        process.start()
-        sender.close()
-        found = read_findings(receiver.fileno(), token, seconds)
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(OSError):  # whatever it has started
-                os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
-        process.join()
-        receiver.close()
-        return found
+        (receiver, sender), (asks, answers) = context.Pipe(duplex=False), context.Pipe()
+        each = min(20, seconds / 2)
+        executes = path, place, folder.absolute(), adapter and adapter.absolute(), each
+        judges = sender, asks, 10 * each, adapter, known
+        tasks = (execute, (answers, *executes)), (judge, judges)
+        processes = [context.Process(target=task, args=given, daemon=True) for task, given in tasks]
+        for process in processes:
+            process.start()
+        for end in (sender, asks, answers):
+            end.close()
+        try:
+            receiver.poll(300)  # loading PyTorch does not count
+            receiver.recv()
+            found = receiver.recv() if receiver.poll(seconds) else f"still running after {seconds:g} seconds"
+        finally:
+            if hasattr(os, "killpg"):
+                with contextlib.suppress(OSError):  # whatever it has started
+                    os.killpg(processes[0].pid, signal.SIGKILL)
+            for process in processes:
+                process.kill()
+                process.join()
+            receiver.close()
+        return ((), found) if isinstance(found, str) else (found, "")
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(one, files))
@@ -144,6 +147,16 @@ def required_parts(require: Iterable[str]) -> list[str]:
     return [*PARTS] if "all" in parts else parts
 
 
+def excused(adapter: Path | None) -> dict[str, str]:
+    """Return the laws that an adapter says not to apply, read off its text: no submission says it."""
+    tree = ast.parse(adapter.read_bytes() if adapter else b"")
+    said = [n.value for n in tree.body if isinstance(n, ast.Assign) and "'NOT_APPLICABLE'" in ast.dump(n)]
+    try:
+        return dict(ast.literal_eval(said[-1])) if said else {}
+    except ValueError:
+        raise ValueError(f"{adapter}: NOT_APPLICABLE must be a dictionary of texts, written out") from None
+
+
 def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]:
     """Return a failure for each required part of which fewer than half of the laws were kept.
 
@@ -161,121 +174,98 @@ def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]
     return found
 
 
-# ---- between the two processes: a line that says that work begins, and one with the findings
+# ---- the two processes: one executes the file, the other never does
 
 
-def read_findings(pipe: int, token: str, seconds: float) -> tuple[tuple[Finding, ...], str]:
-    """Read what a child has found, or why nothing can be read. The clock starts when it has begun."""
-    received, limit = b"", time.monotonic() + 300  # loading PyTorch does not count
-    while select.select([pipe], [], [], max(0, limit - time.monotonic()))[0]:
-        try:
-            piece = os.read(pipe, 1 << 16)
-        except OSError:
-            piece = b""
-        if piece and not received:
-            limit = time.monotonic() + seconds
-        received += piece
-        if not piece or len(received) > 1 << 24:
-            return understood(received, token)
-    return (), f"still running after {seconds:g} seconds"
-
-
-def understood(received: bytes, token: str) -> tuple[tuple[Finding, ...], str]:
-    """Return findings that have the child's token and are of all laws, or why they are none."""
-    try:
-        _, line = received.rstrip(b"\n").split(b"\n")
-        message = json.loads(line)
-        findings = tuple(Finding(**finding) for finding in message["findings"])
-        laws = [f.law for f in findings]
-        right = laws == ["file"] or laws == [law.name for law in LAWS]
-        if message["token"] == token and right and all(f.status in get_args(Status) for f in findings):
-            return findings, ""
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    return (), "the process died" if received.count(b"\n") < 2 else "something was written to the grader"
-
-
-def check_in_child(
-    sender: Connection, token: str, path: Path, place: Path, adapter: Path | None, seconds: float,
-    required: list[str], allow: tuple[str, ...],
-) -> None:  # fmt: skip
-    """Check a file and send what is found. What the file prints goes nowhere."""
-    with contextlib.suppress(AttributeError, OSError):
-        os.setsid()  # so that all of its processes can be ended
-    nothing, pipe = os.open(os.devnull, os.O_RDWR), 3
-    os.dup2(sender.fileno(), pipe)
-    for standard in (0, 1, 2):
-        os.dup2(nothing, standard)
-    os.closerange(pipe + 1, 4096)  # nothing else to write to, such as what starts processes
-    with contextlib.suppress(OSError):  # where memory runs out, Linux ends this process before the others
-        Path("/proc/self/oom_score_adj").write_text("1000")
+def judge(
+    sender: Connection, host: Connection, seconds: float, adapter: Path | None, known: dict[str, Any]
+) -> None:
+    """Hold what another process executes to the laws, and send what is found."""
     torch.set_num_threads(1)
-    os.write(pipe, b"begun\n")
+    sender.send("begun")
+    try:
+        found: Any = hold_loaded(lambda: Asked(host).code(**known), adapter, seconds)
+    except Gone:
+        found = "the process died"
+    sender.send(found)
 
-    def watched(holds: Callable[[Code], str | None]) -> Callable[[Code], str | None]:
-        @functools.wraps(holds)
-        def held(code: Code) -> str | None:
-            remark = holds(code)
-            expect(not (what := changed()), what)
-            return remark
 
-        return held
-
-    LAWS[:] = [replace(law, holds=watched(law.holds)) for law in LAWS]
-    changed = watch()
+def execute(
+    host: Connection, path: Path, place: Path, folder: Path, adapter: Path | None, seconds: float
+) -> None:
+    """Execute a file, and answer what is asked about it. What it prints goes nowhere."""
+    if os.name == "posix":
+        host = alone(host)
+    torch.set_num_threads(1)
+    os.environ |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR"), str(place))
     os.chdir(path.parent)
-    loader = Confinement(place, allow).enter()
-    sys.addaudithook(stay_inside)
-    findings = [asdict(f) for f in run_file(path, adapter, seconds, required, loader).findings]
-    findings = [{k: x[:TEXT] if isinstance(x, str) else x for k, x in f.items()} for f in findings]
-    data = (json.dumps({"token": token, "findings": findings}) + "\n").encode()
-    while data:
-        data = data[os.write(pipe, data) :]
+    with as_script(path):
+        answers = Answers(host, lambda: Code.load(path, adapter), seconds)
+        forget_ours()
+        sys.addaudithook(stay_inside(place, folder))
+        answers.wire.serve()
     os._exit(0)
 
 
-OUTSIDE = re.compile(
-    r"os\.(fork|kill|system|exec|posix_spawn|spawn|re|rmdir|mk|trunc|.*link|ch)|shutil|subprocess|socket"
+def alone(host: Connection) -> Connection:
+    """Keep this process from others' files and memory; return its connection."""
+    import resource
+
+    os.setsid()  # so that all of its processes can be ended
+    nothing, pipe = os.open(os.devnull, os.O_RDWR), 3
+    os.dup2(host.fileno(), pipe)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.closerange(pipe + 1, 4096)
+    with contextlib.suppress(OSError):  # where memory runs out, Linux ends this process before the others
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, 1 << 26)):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (most, most))
+    return Connection(pipe)
+
+
+def forget_ours() -> None:
+    """Keep a file from importing this package: a submission is one's own work."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "annotated"]:
+        del sys.modules[name]
+
+    class Refuse:
+        @staticmethod
+        def find_spec(name: str, *_: Any) -> None:
+            if name.partition(".")[0] == "annotated":
+                raise ImportError("a submission is one's own work: it does not import annotated")
+
+    sys.meta_path.insert(0, Refuse)
+
+
+STARTS = re.compile(
+    r"os\.(fork|kill|system|exec|posix_spawn|spawn|startfile)|subprocess|socket|ctypes|gc\.get_"
 )
+CHANGES = re.compile(r"os\.(re|rmdir|mk|trunc|.*link|chmod|chown|chflags|utime)|shutil")
 
 
-def stay_inside(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse what starts processes or changes files, whoever asks for it: a second wall."""
-    writes = False
-    if event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
-        mode, flags = arguments[1:3]
-        changes = flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"}
-        writes = bool(changes) and os.fsdecode(arguments[0]) != os.devnull
-    if writes or OUTSIDE.match(event):
-        raise PermissionError(f"{event}: a graded file computes, and leaves other things alone")
+def stay_inside(place: Path, folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return a hook that keeps a process to a folder, from others' submissions, and from other processes."""
+    inside, others = (os.path.join(os.path.realpath(x), "") for x in (place, folder))
+    real, null = os.path.realpath, os.devnull
 
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if STARTS.match(event):
+            raise PermissionError(f"{event}: a graded file computes, and leaves other things alone")
+        if event not in ("open", "os.listdir", "os.scandir") and not CHANGES.match(event):
+            return
+        writes = CHANGES.match(event) is not None
+        if event == "open":
+            mode, flags = arguments[1:3]
+            writes = bool(flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"})
+        for x in arguments:
+            if isinstance(x, str | bytes | os.PathLike) and x != null:
+                path = os.path.join(real(os.fsdecode(x)), "")
+                if (writes and not path.startswith(inside)) or path.startswith(others):
+                    raise PermissionError(f"{event} {os.fsdecode(x)}: it does not lie beside the graded file")
 
-# ---- what the laws rest on
-
-
-def watch() -> Callable[[], str]:
-    """Return what tells whether a name on which the laws rest is another thing by now, and which."""
-    ours = [m for name, m in sys.modules.items() if name.partition(".")[0] == "annotated"]
-    modules = [*ours, builtins, dataclasses, json, math, torch, torch.nn, torch.nn.functional]
-    held = {x for m in (*ours, torch.nn) for x in vars(m).values() if isinstance(x, type)} | {torch.Tensor}
-
-    def look() -> dict[Any, dict[str, Any]]:
-        mode = {"modes": torch._C._len_torch_function_stack(), "dtype": torch.get_default_dtype()}
-        mode |= {"dispatch": torch._C._len_torch_dispatch_stack(), "cast": torch.is_autocast_enabled("cpu")}
-        laws = {law.name: law.holds for law in LAWS}
-        return {x: dict(vars(x)) for x in (*modules, *held)} | {"torch": mode, "LAWS": laws}
-
-    before = look()
-
-    def changed() -> str:
-        now = look()
-        for x, names in before.items():
-            for key in names | now[x] if isinstance(x, type) else names:
-                if now[x].get(key) is not names.get(key) and key != "__warningregistry__":
-                    return f"it changes {getattr(x, '__name__', x)}.{key}"
-        return ""
-
-    return changed
+    return look
 
 
 def grades_as_csv(reports: list[Report]) -> str:

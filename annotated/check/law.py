@@ -127,6 +127,8 @@ def guard(seconds: float) -> Iterator[None]:
 
 def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the part of a traceback that lies in the code under test."""
+    if hasattr(error, "frames"):  # of another process
+        return list(error.frames)
     others = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<frozen")
     return [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
 

@@ -13,8 +13,6 @@ from typing import Any, NoReturn, cast
 
 import torch
 
-Loader = type[SourceFileLoader]
-PLAIN = SourceFileLoader
 NOT_BESIDE = "annotated", "torch"  # packages that stay loaded, even if they lie in the folder of a file
 
 
@@ -54,14 +52,14 @@ def root_of(folder: Path) -> Path:
     return folder
 
 
-def load(path: Path, before: Mapping[str, Any] | None = None, loader_of: Loader = PLAIN) -> ModuleType:
+def load(path: Path, before: Mapping[str, Any] | None = None) -> ModuleType:
     """Execute a Python file as a module, with names `before`; in a package, as one of its modules."""
     folder = path.parent.absolute()
     packages = folder.relative_to(root_of(folder)).parts
     with as_script(path, forget=False):
         if packages:
             import_module(".".join(packages))
-        loader = loader_of(".".join([*packages, f"checked_{path.stem}"]), str(path))
+        loader = SourceFileLoader(".".join([*packages, f"checked_{path.stem}"]), str(path))
         module = module_from_spec(cast(Any, spec_from_loader(loader.name, loader)))
         sys.modules[loader.name] = module
         vars(module).update(before or {})

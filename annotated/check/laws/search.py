@@ -5,21 +5,21 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from annotated.check.adapt import Code, Missing, first, takes, takes_all
+from annotated.check.adapt import Code, Missing, takes, takes_all
 from annotated.check.comparing import Failure, as_plain, expect
 from annotated.check.law import law
 from annotated.check.laws.model import known_padding
-from annotated.check.models import Model, searchable
+from annotated.check.models import END, START, Model, compete, searchable
 from annotated.check.searching import WRONG_RULES, Rules, Tree, find, finds
 from annotated.check.tracing import spied
 
-SRC, END, START, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 2, 3, 22  # 22: where no end should come
+SRC, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 22  # 22: where no end should come
 LESSON = "11_search"
 TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]  # of those who err, too
 TASTES += [{"long": True, "patience": True, "unlike": unlike} for unlike in (False, True)]
@@ -29,30 +29,9 @@ AFTER = "model: ", "causal mask", "heads: ", "attention: ", "generator: "
 def build_model(code: Code, **sizes: int) -> Model:
     """Build a model, the code's own or a stand-in, whose scores are as good as drawn: texts compete."""
     model = Model.of(searchable(code), shake=0.0, **{"src_vocab": 23, "tgt_vocab": 23, **sizes})
-    maps = [m for m in model.modules(nn.Linear) if m.out_features == model.vocab]
-    for module in maps:
-        module.register_forward_hook(lambda module, args, scores: drawn(args[0], scores))
-    decode = getattr(model.module, "decode", None)
-    if not maps and decode is not None:  # it multiplies by its table
-
-        @wraps(decode)
-        def wrapped(*args: Any, **named: Any) -> Tensor:
-            scores = first(decode(*args, **named))
-            return drawn(scores, scores).log_softmax(-1)
-
-        model.module.decode = wrapped  # type: ignore[assignment]
+    compete(model.module, model.vocab, code.elsewhere)
     model.first = [p.detach().clone() for p in model.module.parameters()]
     return model
-
-
-def drawn(states: Tensor, scores: Tensor) -> Tensor:
-    """Return scores that depend on every digit of the states, with few special tokens and early ends."""
-    generator = torch.Generator().manual_seed(5)
-    into = torch.randn(states.size(-1), 64, generator=generator)
-    out = torch.randn(64, scores.size(-1), generator=generator)
-    x = (states @ into).mul(3).sin() @ out / 32**0.5 * 1.25
-    few = torch.tensor([-6.0, -6, -1, -6]).expand(*x.shape[:-1], 4)  # padding, another, the end, the start
-    return x.index_add(-1, torch.tensor([0, 1, END, START]), few)
 
 
 def draw(model: Model, seed: int) -> Model:

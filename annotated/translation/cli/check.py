@@ -24,8 +24,7 @@ def check(args: Namespace) -> int:
         others.append(output)
     reports = []
     if args.grade is not None:
-        parts, allowed = args.require.split(","), filter(None, args.allow.split(","))
-        reports = grade(args.grade, parts, args.timeout, args.adapter, allowed)
+        reports = grade(args.grade, args.require.split(","), args.timeout, args.adapter)
     for report in reports:
         mistake = report.first_mistake()
         result = "passed" if report.passed else "FAILED"

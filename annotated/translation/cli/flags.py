@@ -253,8 +253,6 @@ def add_check(command: ArgumentParser) -> None:
     add("--grade", type=Path, metavar="FOLDER", help="folder of submissions to check instead")
     add("--require", metavar="PARTS", help="parts that each submission must have: attention,rate; or all")
     add("--timeout", type=int, default=60, help="seconds for each submission (default: 60)")
-    add("--allow", default="", metavar="NAMES", help="modules that submissions may use whole, with all that "
-        "they can do to your machine: scipy,xformers")  # fmt: skip
     add("--verbose", action="store_true", help="list the laws that do not apply, too")
     add("--json", type=Path, metavar="FILE", help="file for the findings too, as JSON: an object for one "
         "FILE.py, else a list")  # fmt: skip

@@ -1,0 +1,109 @@
+"""Values between two processes, as JSON with tensors in it: what is read is never executed."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from annotated.check.comparing import as_plain
+
+MOST = 1 << 28  # bytes of a message
+WORDS = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool"
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in WORDS.split()}
+
+
+def pack(x: Any, other: Callable[[Any], Any]) -> Any:
+    """Say a value in JSON; `other` says what is no number, text, tensor, list or dictionary."""
+    if x is None or isinstance(x, bool | int | float | str):
+        return x
+    if isinstance(x, Tensor):
+        x = as_plain(x.detach())
+        name, shape = str(x.dtype).removeprefix("torch."), [*x.shape]
+        if x.is_meta:
+            return {"meta": name, "shape": shape}
+        data = x.to_dense().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        return {"tensor": name, "shape": shape, "data": base64.b64encode(data).decode()}
+    if isinstance(x, list | tuple):
+        return {"tuple" if isinstance(x, tuple) else "list": [pack(y, other) for y in x]}
+    if isinstance(x, Mapping):
+        return {"dict": [[pack(key, other), pack(y, other)] for key, y in x.items()]}
+    return other(x)
+
+
+def unpack(x: Any, other: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return what `pack` has said."""
+    if not isinstance(x, dict):
+        return x
+    if "meta" in x:
+        return torch.empty(x["shape"], dtype=DTYPES[x["meta"]], device="meta")
+    if "tensor" in x:
+        data, dtype = bytearray(base64.b64decode(x["data"])), DTYPES[x["tensor"]]
+        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype, device="cpu")
+        return flat.reshape(x["shape"])
+    if "tuple" in x:
+        return tuple(unpack(y, other) for y in x["tuple"])
+    if "list" in x:
+        return [unpack(y, other) for y in x["list"]]
+    if "dict" in x:
+        return {unpack(key, other): unpack(y, other) for key, y in x["dict"]}
+    return other(x)
+
+
+def refuse(x: Any) -> Any:
+    raise TypeError(f"a {type(x).__name__} is neither numbers nor text")
+
+
+def mapped(x: Any, change: Callable[[Tensor], Any]) -> Any:
+    """Change each tensor in a value."""
+    if isinstance(x, Tensor):
+        return change(x)
+    if isinstance(x, list | tuple):
+        return type(x)(mapped(y, change) for y in x) if type(x) in (list, tuple) else x
+    return {key: mapped(y, change) for key, y in x.items()} if isinstance(x, dict) else x
+
+
+def tensors_in(x: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    mapped(x, found.append)
+    return found
+
+
+class Gone(BaseException):
+    """The other process has ended, or says what nobody understands: all is over."""
+
+
+class Wire:
+    """One end of a conversation: each may ask while it is asked."""
+
+    def __init__(self, connection: Connection, answer: Callable[[Any], Any]):
+        self.connection, self.answer = connection, answer
+
+    def send(self, message: Any) -> None:
+        try:
+            self.connection.send_bytes(json.dumps(message).encode())
+        except OSError as error:
+            raise Gone from error
+
+    def receive(self) -> Any:
+        try:
+            return json.loads(self.connection.recv_bytes(MOST))
+        except (EOFError, OSError, ValueError, RecursionError) as error:
+            raise Gone from error
+
+    def ask(self, question: Any) -> Any:
+        """Ask, answer what is asked meanwhile, and return the reply."""
+        self.send({"ask": question})
+        while "reply" not in (message := self.receive()):
+            self.send({"reply": self.answer(message["ask"])})
+        return message["reply"]
+
+    def serve(self) -> None:
+        """Answer until the other end is closed."""
+        with suppress(Gone):
+            while True:
+                self.send({"reply": self.answer(self.receive()["ask"])})
