@@ -235,7 +235,7 @@ class Through(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return (None, None, *tuple(ctx.back(grads)))
+        return (None, None, *ctx.back(grads))
 
 
 def signature(takes: list[Any] | None) -> Any:
@@ -243,7 +243,7 @@ def signature(takes: list[Any] | None) -> Any:
     if takes is None:
         return "not told"
     empty = inspect.Parameter.empty
-    kinds = [*type(inspect.Parameter.VAR_KEYWORD)]  # in the order of their numbers
+    kinds = [*inspect._ParameterKind]  # in the order of their numbers
     parameters = [inspect.Parameter(n, kinds[kind], default=None if has else empty) for n, kind, has in takes]
     return inspect.Signature(parameters, __validate_parameters__=False)
 

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_all_start_methods, get_context
@@ -24,12 +24,12 @@ from annotated.check import LAWS, hold_loaded
 from annotated.check.adapt import PARTS, Code
 from annotated.check.answering import Answers
 from annotated.check.asking import Asked
+from annotated.check.confined import confine
 from annotated.check.law import EXCUSED
 from annotated.check.loading import as_script
 from annotated.check.report import Finding, Report, Status
 from annotated.check.wire import Gone
 
-MEMORY = 4 << 30  # bytes that a submission may take
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
 
@@ -202,15 +202,13 @@ def execute(
     with as_script(path):
         answers = Answers(host, lambda: Code.load(path, adapter), seconds)
         forget_ours()
-        sys.addaudithook(stay_inside(place, folder))
+        confine(place, [folder, Path(__file__).parents[1]], adapter)
         answers.wire.serve()
     os._exit(0)
 
 
 def alone(host: Connection) -> Connection:
-    """Keep this process from others' files and memory; return its connection."""
-    import resource
-
+    """Keep this process from what others have open; return its connection."""
     os.setsid()  # so that all of its processes can be ended
     nothing, pipe = os.open(os.devnull, os.O_RDWR), 3
     os.dup2(host.fileno(), pipe)
@@ -219,9 +217,6 @@ def alone(host: Connection) -> Connection:
     os.closerange(pipe + 1, 4096)
     with contextlib.suppress(OSError):  # where memory runs out, Linux ends this process before the others
         Path("/proc/self/oom_score_adj").write_text("1000")
-    for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, 1 << 26)):
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(kind, (most, most))
     return Connection(pipe)
 
 
@@ -237,35 +232,6 @@ def forget_ours() -> None:
                 raise ImportError("a submission is one's own work: it does not import annotated")
 
     sys.meta_path.insert(0, Refuse)
-
-
-STARTS = re.compile(
-    r"os\.(fork|kill|system|exec|posix_spawn|spawn|startfile)|subprocess|socket|ctypes|gc\.get_"
-)
-CHANGES = re.compile(r"os\.(re|rmdir|mk|trunc|.*link|chmod|chown|chflags|utime)|shutil")
-
-
-def stay_inside(place: Path, folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
-    """Return a hook that keeps a process to a folder, from others' submissions, and from other processes."""
-    inside, others = (os.path.join(os.path.realpath(x), "") for x in (place, folder))
-    real, null = os.path.realpath, os.devnull
-
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
-        if STARTS.match(event):
-            raise PermissionError(f"{event}: a graded file computes, and leaves other things alone")
-        if event not in ("open", "os.listdir", "os.scandir") and not CHANGES.match(event):
-            return
-        writes = CHANGES.match(event) is not None
-        if event == "open":
-            mode, flags = arguments[1:3]
-            writes = bool(flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"})
-        for x in arguments:
-            if isinstance(x, str | bytes | os.PathLike) and x != null:
-                path = os.path.join(real(os.fsdecode(x)), "")
-                if (writes and not path.startswith(inside)) or path.startswith(others):
-                    raise PermissionError(f"{event} {os.fsdecode(x)}: it does not lie beside the graded file")
-
-    return look
 
 
 def grades_as_csv(reports: list[Report]) -> str:

@@ -1,0 +1,100 @@
+"""Keep a process to a folder: by Linux itself where it has Landlock, and by Python where it does not."""
+
+import ctypes
+import os
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+CREATE, ADD_RULE, RESTRICT = 444, 445, 446  # system calls of landlock(7)
+NO_NEW_PRIVILEGES = 38  # of prctl(2)
+EXECUTE, READ_FILE, READ_FOLDER = 1 << 0, 1 << 2, 1 << 3
+READ = EXECUTE | READ_FILE | READ_FOLDER
+SYSTEM = "/usr", "/lib", "/lib64", "/etc", "/opt", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"
+MEMORY, FILE = 4 << 30, 1 << 26  # bytes that a submission may take, and write into one file
+
+
+def confine(place: Path, hidden: list[Path], shown: Path | None = None) -> None:
+    """Let this process, and all that it starts, read `place` and what Python needs, and write `place` alone.
+
+    Nothing that is `hidden` can be read, unless it is `shown`. Processes outside can be neither signaled nor looked into.
+    """
+    if os.name == "posix":
+        import resource
+
+        for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, FILE)):
+            resource.setrlimit(kind, (most, most))
+    if sys.platform == "linux":
+        hide(place, [x.resolve() for x in hidden], shown)
+    sys.addaudithook(watch(place))
+
+
+def hide(place: Path, hidden: list[Path], shown: Path | None) -> None:
+    system = ctypes.CDLL(None).syscall
+    version = system(CREATE, None, 0, 1)
+    if version < 1:  # a kernel without it
+        return
+    files = (1 << (13 + (version > 1) + (version > 2))) - 1 | (1 << 15 if version > 4 else 0)
+    rules = struct.pack("QQQ", files, 3, 3)  # no connections; no signals to others (version 6)
+    rules = rules[: 8 if version < 4 else 16 if version < 6 else 24]
+    created = system(CREATE, rules, len(rules), 0)
+
+    def allow(path: Path, access: int) -> None:
+        try:
+            opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            return
+        if not path.is_dir():
+            access &= READ_FILE | EXECUTE | 1 << 1
+        system(ADD_RULE, created, 1, struct.pack("=Qi", access, opened), 0)
+        os.close(opened)
+
+    site = [x for x in sys.path if x.endswith("-packages")]
+    for root in {*map(Path, (*SYSTEM, sys.prefix, sys.base_prefix, *site))}:
+        for path, access in readable(root.resolve(), hidden):
+            allow(path, access)
+    allow(place, files)
+    if shown is not None:
+        allow(shown, READ)
+    for device in ("null", "urandom", "zero"):
+        allow(Path("/dev", device), READ | 1 << 1)
+    ctypes.CDLL(None).prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    system(RESTRICT, created, 0)
+
+
+def readable(path: Path, hidden: list[Path]) -> Iterator[tuple[Path, int]]:
+    """Return what can be read of a folder in which something is hidden: what lies beside that."""
+    if path in hidden:
+        return
+    if not any(x.is_relative_to(path) for x in hidden):
+        yield path, READ
+        return
+    yield path, READ_FOLDER
+    for each in path.iterdir():
+        yield from readable(each, hidden)
+
+
+STARTS = re.compile(r"os\.(fork|kill|system|exec|posix_spawn|spawn|startfile)|subprocess|socket")
+CHANGES = re.compile(r"os\.(re|rmdir|mk|trunc|.*link|chmod|chown|chflags|utime)|shutil")
+
+
+def watch(place: Path) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return a hook that refuses what starts processes, and what changes files outside a folder."""
+    inside, real, null = os.path.join(os.path.realpath(place), ""), os.path.realpath, os.devnull
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if STARTS.match(event):
+            raise PermissionError(f"{event}: a graded file computes, and leaves other things alone")
+        changes = CHANGES.match(event) is not None
+        if event == "open":
+            mode, flags = arguments[1:3]
+            changes = bool(flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"})
+        for x in arguments if changes else ():
+            named = isinstance(x, str | bytes | os.PathLike) and x != null
+            if named and not os.path.join(real(os.fsdecode(x)), "").startswith(inside):
+                raise PermissionError(f"{event} {os.fsdecode(x)}: it does not lie beside the graded file")
+
+    return look
