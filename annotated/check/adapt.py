@@ -193,9 +193,10 @@ class Code:
         return False
 
     def build(self, part: str, **values: Any) -> nn.Module:
-        """Make a module, in evaluation mode, always with the same random numbers."""
+        """Make a module in evaluation mode. Its random numbers, and what follows, are always the same."""
         torch.manual_seed(0)
         module = call(self[part], **values)
+        torch.manual_seed(1)
         return module.eval() if isinstance(module, nn.Module) else module
 
     def flip(self, x: Tensor) -> Tensor:

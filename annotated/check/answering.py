@@ -12,9 +12,9 @@ from torch import nn
 from annotated.check.adapt import CONVENTIONS, PARTS, Code, origin, parameters_of
 from annotated.check.comparing import unchanged
 from annotated.check.law import guard, own_frames
-from annotated.check.models import HEADS, StandIn, compete
+from annotated.check.models import HEADS, TELLS, StandIn, compete, hides
 from annotated.check.tracing import Trace, record, recorded, spied
-from annotated.check.wire import Wire, pack, refuse, tensors_in, unpack
+from annotated.check.wire import Wire, fields, pack, refuse, tensors_in, unpack
 
 METHODS = "encode", "decode", *HEADS  # of a model, which laws call
 
@@ -59,7 +59,10 @@ class Answers:
         before = [x.clone() for x in tensors]
         for number in question["needs"]:
             tensors[number].requires_grad_()
-        torch.set_rng_state(unpack(question["random"], refuse))
+        if isinstance(question["random"], int):
+            torch.manual_seed(question["random"])
+        else:
+            torch.set_rng_state(unpack(question["random"], refuse))
 
         def run() -> Any:
             return function(*given[0], **given[1])
@@ -86,7 +89,6 @@ class Answers:
             "result": pack(result, self.describe),
             "learned": [x.requires_grad for x in tensors_in(result)],
             "wrote": [[n, pack(tensors[n], self.describe)] for n in wrote],
-            "random": pack(torch.get_rng_state(), refuse),
             "tape": [*self.tape(trace)],
         }
 
@@ -125,8 +127,7 @@ class Answers:
         if callable(x):
             name = getattr(x, "__name__", type(x).__name__)
             return {"function": id(x), "name": name, "class": inspect.isclass(x), "takes": takes(x)}
-        names = [n for n in dir(x) if not n.startswith("_") and not callable(getattr(x, n, None))]
-        has = {n: pack(getattr(x, n), lambda _: None) for n in names}
+        has = {n: pack(y, lambda _: None) for n, y in fields(x).items()}
         return {"object": type(x).__name__, "has": has}
 
     def describe_module(self, x: nn.Module) -> Any:
@@ -144,6 +145,7 @@ class Answers:
             "exact": kind is base,
             "own forward": cast(Any, kind).forward is not cast(Any, base).forward,
             "takes": takes(x),
+            "hides": [n for n in TELLS if hides(x, n)],
             "made of": takes(kind),
             "methods": {n: takes(f) for n, f in methods.items()},
             "children": [[n, self.describe(m)] for n, m in x._modules.items() if m is not None],

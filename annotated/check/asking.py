@@ -6,8 +6,10 @@ PyTorch's linear maps, tables and norms are computed here: what is told of what 
 """
 
 import inspect
+import itertools
 import traceback
 from collections.abc import Iterator
+from functools import partialmethod
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -40,6 +42,7 @@ class Asked:
         self.callbacks: list[Any] = []
         self.tape: Iterator[Any] | None = None  # what ran over there, while it is run through again
         self.stand_in: Any = None
+        self.seeds = itertools.count()
 
     def ask(self, **question: Any) -> Any:
         """Ask for something. Raises what was raised over there."""
@@ -86,7 +89,7 @@ class Asked:
             "modules": [[self.numbers[m], m.training] for m in modules],
             "moved": any(x.is_meta for x in held.values()),
             "changed": [[n, pack(x, refuse)] for n, x in held.items() if self.changed(n, x)],
-            "random": pack(torch.get_rng_state(), refuse),
+            "random": pack(torch.get_rng_state(), refuse) if mirror is None else next(self.seeds),
             "grad": grad,
             "meta": torch.get_default_device().type == "meta",
             "plain": plain,
@@ -94,7 +97,6 @@ class Asked:
             "back": None,
         }
         reply = self.ask(**question)
-        torch.set_rng_state(unpack(reply["random"], refuse))
         result = unpack(reply["result"], self.made)
         for n, x in reply["wrote"]:
             given[n].data.copy_(unpack(x, refuse))
@@ -191,6 +193,7 @@ class Asked:
     def mirror(self, number: int, told: dict[str, Any]) -> nn.Module:
         base = getattr(nn, told["base"], nn.Module)
         kind, space = base, {"__module__": told["from"], "__signature__": signature(told["made of"])}
+        space |= {n: partialmethod(getattr(nn.Module, n)) for n in told["hides"]}
         if not (issubclass(base, COMPUTED) and not told["own forward"]):
 
             def forward(mirror: nn.Module, *args: Any, **named: Any) -> Any:

@@ -20,23 +20,26 @@ MEMORY, FILE = 4 << 30, 1 << 26  # bytes that a submission may take, and write i
 def confine(place: Path, hidden: list[Path], shown: Path | None = None) -> None:
     """Let this process, and all that it starts, read `place` and what Python needs, and write `place` alone.
 
-    Nothing that is `hidden` can be read, unless it is `shown`. Processes outside can be neither signaled nor looked into.
+    Nothing that is `hidden` can be read, unless it is `shown`. Other processes cannot be signaled.
     """
     if os.name == "posix":
         import resource
 
         for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, FILE)):
             resource.setrlimit(kind, (most, most))
-    if sys.platform == "linux":
+    if landlock() > 0:
         hide(place, [x.resolve() for x in hidden], shown)
     sys.addaudithook(watch(place))
 
 
+def landlock() -> int:
+    """Return the version of this system's Landlock, below 1 where there is none."""
+    return int(ctypes.CDLL(None).syscall(CREATE, None, 0, 1)) if sys.platform == "linux" else 0
+
+
 def hide(place: Path, hidden: list[Path], shown: Path | None) -> None:
     system = ctypes.CDLL(None).syscall
-    version = system(CREATE, None, 0, 1)
-    if version < 1:  # a kernel without it
-        return
+    version = landlock()
     files = (1 << (13 + (version > 1) + (version > 2))) - 1 | (1 << 15 if version > 4 else 0)
     rules = struct.pack("QQQ", files, 3, 3)  # no connections; no signals to others (version 6)
     rules = rules[: 8 if version < 4 else 16 if version < 6 else 24]

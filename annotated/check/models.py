@@ -17,6 +17,11 @@ TELLS += [f"named_{name}" for name in TELLS[1:]]
 HEADS = ("generator", "project", "projection", "projection_layer", "fc_out", "out", "linear", "fc", "head")
 
 
+def hides(module: nn.Module, name: str) -> bool:
+    """Tell whether a module has one of PyTorch's methods of its own."""
+    return name in vars(module) or getattr(type(module), name) is not getattr(nn.Module, name)
+
+
 @dataclass
 class Model:
     """A translation model of the code under test: tokens (B, S) and (B, T) in, log-probabilities out."""
@@ -44,7 +49,7 @@ class Model:
         inside = [module]
         for part in inside:
             for name in TELLS:  # what is hidden from PyTorch is hidden from the laws
-                if name in vars(part) or getattr(type(part), name) is not getattr(nn.Module, name):
+                if hides(part, name):
                     raise Unclear(f"{type(part).__name__} has its own `{name}`: what it holds cannot be told")
             inside += [x for x in part._modules.values() if x is not None and x not in inside]
         vocabularies = {sizes["src_vocab"], sizes["tgt_vocab"]}

@@ -58,18 +58,35 @@ def refuse(x: Any) -> Any:
     raise TypeError(f"a {type(x).__name__} is neither numbers nor text")
 
 
-def mapped(x: Any, change: Callable[[Tensor], Any]) -> Any:
+def fields(x: Any) -> dict[str, Any]:
+    """Return what an object shows, without its methods."""
+    shown = {n: getattr(x, n, None) for n in dir(x) if not n.startswith("_")}
+    return {n: y for n, y in shown.items() if not callable(y)}
+
+
+def mapped(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """Change each tensor in a value."""
     if isinstance(x, Tensor):
         return change(x)
     if isinstance(x, list | tuple):
-        return type(x)(mapped(y, change) for y in x) if type(x) in (list, tuple) else x
-    return {key: mapped(y, change) for key, y in x.items()} if isinstance(x, dict) else x
+        return [mapped(y, change) for y in x] if isinstance(x, list) else tuple(mapped(y, change) for y in x)
+    if isinstance(x, dict):
+        return {key: mapped(y, change) for key, y in x.items()}
+    if hasattr(x, "__dict__") and not callable(x):
+        for name, y in fields(x).items():
+            if isinstance(y, Tensor):
+                vars(x)[name] = change(y)
+    return x
 
 
 def tensors_in(x: Any) -> list[Tensor]:
     found: list[Tensor] = []
-    mapped(x, found.append)
+
+    def keep(x: Tensor) -> Tensor:
+        found.append(x)
+        return x
+
+    mapped(x, keep)
     return found
 
 

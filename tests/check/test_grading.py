@@ -3,13 +3,11 @@
 import csv
 import io
 import json
-import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -18,16 +16,18 @@ from command_line import complains, ends
 
 import annotated
 from annotated import check
-from annotated.check.confined import Confinement
-from annotated.check.grade import grade, grades_as_csv, watch
-from annotated.check.loading import as_script, load
-from annotated.check.reading import Refused
+from annotated.check.confined import landlock
+from annotated.check.grade import excused, grade, grades_as_csv
+from annotated.check.law import EXCUSED
 from annotated.check.report import junit
+from annotated.check.wire import DTYPES, Gone, Wire, pack, refuse, unpack
 
-RIGHT = (Path(__file__).parent / "right" / "functional.py").read_text(encoding="utf-8")
+HERE = Path(__file__).parent
+RIGHT = (HERE / "right" / "functional.py").read_text(encoding="utf-8")
 ATTENTION = RIGHT[: RIGHT.index("class MultiHeadAttention")]
 WRONG = ATTENTION.replace("* Q.shape[-1] ** -0.5", "")
 PARTS = ["attention"]
+UNIX = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs processes of Unix")
 
 
 def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_folder_is_graded_side_by_side(tmp_path: Path) -> None:
     assert [row["submission"] for row in rows] == sorted(r.name for r in reports)
     assert [row["result"] for row in rows] == ["passed", "failed", "failed", "failed"]
     assert rows[0]["causal mask"] == "passed"
-    assert "died" in rows[2]["first mistake"]
+    assert rows[2]["first mistake"] == "file: E: "
     assert len(ElementTree.fromstring(junit(reports))) == 4
 
 
@@ -86,130 +86,6 @@ def test_bad_calls_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         complains(["check", "--grade", tmp_path, "--require", "rate", *flags], capfd, says)
 
 
-# ---- what a graded file can reach: loading one confined starts no process
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[str], ModuleType]]:
-    def run(source: str) -> ModuleType:
-        (tmp_path / "work.py").write_text(source, encoding="utf-8")
-        return load(tmp_path / "work.py", loader_of=Confinement(tmp_path).loader)
-
-    with as_script(tmp_path / "work.py"):
-        yield run
-
-
-FUNCTION = "import torch, functools, copy\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
-FUNCTION += "def f(): pass\ndef name(*parts): return '__'.join(('', *parts, ''))\n"
-REACHES = {
-    "globals": "F.softmax.__globals__",
-    "computed": "getattr(F.softmax, name('globals'))",
-    "mapped": "[*map(getattr, [F.softmax], [name('globals')])]",
-    "partial": "functools.partial(getattr, F.softmax)(name('globals'))",
-    "format": "f'{F.softmax.__globals__}'",
-    "own": "f.__globals__",
-    "subclasses": "object.__subclasses__()",
-    "bases": "().__class__.__bases__",
-    "class of a class": "nn.Linear.__class__",
-    "builtins": "__builtins__",
-    "dotted": "import math.__class__.__init__.__globals__ as g",
-    "filled again": "class S(str): pass\nimport math\nmath.__init__(S('math'), {})",
-    "cached": "functools.cached_property(f).attrname = name('array_interface')",
-    "alias of a class": "from typing import Mapping\nMapping[str, str].get = f",
-    "loader": "__loader__.get_data('/etc/passwd')",
-    "spec": "__spec__.loader",
-    "import": "__import__('os')",
-    "eval": "eval('1')",
-    "exec": "exec('x = 1')",
-    "compile": "compile('1', '', 'eval')",
-    "all globals": "globals()",
-    "locals": "locals()",
-    "vars of a module": "vars(torch)",
-    "vars of a class": "vars(nn.Module)",
-    "frame": "(x for x in ()).gi_frame",
-    "code": "(x for x in ()).gi_code",
-    "traceback": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    e.__traceback__",
-    "default": "getattr(F.softmax, name('globals'))",
-    "exit": "class X:\n    def __enter__(self): pass\n    def __exit__(self, a, b, c): c.tb_frame\n"
-    "with X(): raise ValueError",
-    "private of torch": "nn.Linear(1, 1)._call_impl",
-    "renamed": "class Linear: pass\nLinear.__module__ = 'torch'",
-    "module's private": "torch._C",
-    "from": "from torch import _C",
-    "patch": "torch.Tensor.allclose = f",
-    "alias": "for x in [nn.Linear]: x.forward = f",
-    "patch by name": "setattr(nn.Linear, 'forward', f)",
-    "deleted": "del nn.Linear.forward",
-    "dataclass": "import dataclasses\ndataclasses.dataclass(nn.Linear)",
-    "added": "nn.Linear.forward.x += 1",
-    "walrus": "(x := nn.Module).training = 1",
-    "unpacked": "a, nn.Linear.forward = 1, f",
-    "loop": "for nn.Linear.forward in [f]: pass",
-    "pattern": "match F.softmax:\n    case object(__globals__=g): pass",
-    "value": "match 1:\n    case torch.pi: pass",
-    "matched": "class X: __match_args__ = ('a',)",
-    "tensor": "class T(torch.Tensor): pass",
-    "number": "class N(float): pass",
-    "three": "type('T', (), {})",
-    "type of a type": "type(type(1))('T', (), {})",
-    "enumeration": "import enum\nenum.Enum('T', {name('eq'): f})",
-    "equal": "class X(str):\n    def __eq__(self, other): return True",
-    "equal layers": "class X(nn.Module):\n    def __hash__(self): return 1",
-    "reduced": "class X:\n    def __reduce_ex__(self, n): return f, ()",
-    "function of torch": "class X:\n    def __torch_function__(self, *a): pass",
-    "memory": "torch.zeros(1).untyped_storage()",
-    "file": "torch.zeros(1).numpy().tofile('x')",
-    "pointers": "torch.zeros(1).numpy().ctypes",
-    "copied guard": "copy.deepcopy(getattr, {})",
-    "own class": "class T(torch.Tensor):\n    def f(): return __class__",
-    "real class": "import enum\nenum.Enum.mro()",
-    "field": "import dataclasses\ndataclasses.field().name = 'x=1, y'",
-    "class of a copy": "type(torch)('os', {})",
-    "its class": "torch.__class__",
-    "buffers": "nn.Linear(1, 1).get_buffer('x')",
-    "globals in a list": "nn.RNNBase.all_weights.fget(f)",
-    "arrays": "import numpy as np\nclass X:\n    def __init__(self): self.__dict__[name('array_interface')] = {}\nX()",
-    "looked up": "class X:\n    def __getattr__(self, key): return {'data': (1, 1)}\nX().__array_interface__",
-    "module's": "def __getattr__(name): return 1",
-    "outside": "open('/etc/passwd')",
-    "ours": "import annotated",
-    "of ours": "from annotated.check import LAWS",
-}
-
-
-@pytest.mark.parametrize("cheat", REACHES)
-def test_a_graded_file_reaches_no_insides(cheat: str, run: Callable[[str], ModuleType]) -> None:
-    with pytest.raises((Refused, NameError, ImportError, TypeError)):
-        run(FUNCTION + REACHES[cheat])
-
-
-DOES_NOTHING = {
-    "modules inside": "import torch\nx = torch.os.system('touch made')",
-    "hub": "import torch\ntorch.hub.load('x', 'y')\ntorch.save([1], 'made')",
-    "os": "import os\nos.makedirs('made')\nos.environ['X'] = '1'",
-    "inspect": "from inspect import currentframe\nfor x in [currentframe()]: x.f_back.f_globals['LAWS'] = []",
-    "gc": "import gc\nfor x in gc.get_objects(): x.clear()",
-    "mock": "from unittest import mock\nimport torch\nmock.patch('torch.allclose', return_value=True).start()",
-    "asked by C": "class X:\n    def __getattr__(self, key): return {'data': (1, 1), 'shape': (1,), 'typestr': '|O8'}\n"
-    "import numpy as np\nassert np.asarray(X()).dtype == object",
-    "write": "open('made', 'w').write('x')",
-    "copies": "import torch, json, math\ntorch.allclose = json.dumps = math.sqrt = lambda *a: True",
-    "hooks": "from torch.nn.modules.module import register_module_forward_hook as r\nr(lambda *a: 1)",
-    "modes": "from torch.overrides import TorchFunctionMode\nTorchFunctionMode()",
-    "numpy": "import numpy as np\nnp.save('made', np.zeros(1))\nnp.memmap('made', mode='w+', shape=1)",
-    "wrapped": "import functools, torch\ndef f(): pass\nfunctools.wraps(f)(torch)\nfunctools.wraps(f)(torch.nn.Linear)",
-}
-
-
-@pytest.mark.parametrize("cheat", DOES_NOTHING)
-def test_what_is_not_given_does_nothing(cheat: str, tmp_path: Path, run: Callable[[str], ModuleType]) -> None:
-    before = dict(vars(torch)), dict(vars(torch.nn.Linear)), json.dumps, math.sqrt
-    run(DOES_NOTHING[cheat])
-    assert before == (dict(vars(torch)), dict(vars(torch.nn.Linear)), json.dumps, math.sqrt)
-    assert not (tmp_path / "made").exists()
-    assert not Path("made").exists()
-
-
 HONEST = """\
 from __future__ import annotations
 
@@ -239,12 +115,12 @@ os.makedirs("runs", exist_ok=True)
 DATA = Path("data") / "train.txt"
 fig, axes = plt.subplots(1, 2)
 STEPS = int(os.environ.get("STEPS", 3))
-print(f"{time.time() - torch.cuda.memory_allocated():.1f}" if STEPS > 3 else len(DATA))
+print(f"{time.time() - torch.cuda.memory_allocated():.1f}" if STEPS > 3 else DATA)
 RUNS = os.path.join(os.getcwd(), os.pardir, "runs")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(0), random.seed(0), np.random.seed(0)
 torch.backends.cudnn.deterministic = True
-with open("sizes.json") as file:
+with open("_sizes.json") as file:
     SIZES = json.load(file)
 Pair = namedtuple("Pair", "output weights")
 
@@ -360,17 +236,6 @@ if __name__ == "__main__":
 """
 
 
-def test_what_honest_files_do_is_done(tmp_path: Path, run: Callable[[str], ModuleType], monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sizes.json").write_text('{"h": 4}')
-    module = run(HONEST)
-    assert module.SIZES == {"h": 4}
-    assert module.out.shape == (2, 16)
-    assert module.shown == "Network(16, Network, 1)"
-    assert check.attention(module.attention).passed
-    assert module.shared == {"output": 3, "weights": 2}
-
-
 def test_what_a_part_keeps_of_its_arguments_and_results_changes_no_finding() -> None:
     kept = []
 
@@ -422,11 +287,62 @@ def test_what_a_model_hides_from_pytorch_is_not_passed_over(name: str) -> None:
     assert any(f"its own `{name}`" in f.seen for f in report.findings)
 
 
+# ---- what is asked of another process
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3)])
+def test_tensors_arrive_as_they_were(dtype: str, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape).mul(9).to(DTYPES[dtype])
+    sent = json.loads(json.dumps(pack([x, (x.mT if x.dim() > 1 else x, {"x": x}), None, "a", 1.5], refuse)))
+    [y, (z, named), *rest] = unpack(sent, refuse)
+    assert y.dtype == x.dtype
+    assert torch.equal(y, x)
+    assert torch.equal(z, x.mT if x.dim() > 1 else x)
+    assert torch.equal(named["x"], x)
+    assert rest == [None, "a", 1.5]
+
+
+@pytest.mark.parametrize("message", [b"", b"{", b"[" * 100_000])
+def test_what_nobody_understands_ends_the_conversation(message: bytes) -> None:
+    here, there = Pipe()
+    there.send_bytes(message)
+    with pytest.raises(Gone):
+        Wire(here, refuse).receive()
+
+
+@UNIX
+def test_another_process_is_found_as_this_one_finds(tmp_path: Path) -> None:
+    right = "classic", "functional", "lessons", "packed", "sequence_first"
+    files = {name: (HERE / "right" / f"{name}.py").read_text(encoding="utf-8") for name in right}
+    files["outside"] = files["classic"].replace(
+        "x + self.dropout(sublayer(self.norm(x)))", "self.norm(x + sublayer(x))"
+    )
+    files["raises"] = files["lessons"].replace(
+        "def forward(", "def forward(self, x):\n        raise ValueError\n\n    def other(", 1
+    )
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    for report in grade(tmp_path, ["rate"], seconds=300):
+        found = {f.law: f for f in report.findings}
+        for f in check.run_file(tmp_path / f"{report.name}.py").findings:
+            g = found[f.law]
+            told = [(x.status, x.seen, x.example, x.mistake) for x in (f, g)]
+            assert told[0] == told[1] or f.seen.startswith(EXCUSED), (report.name, f.law)
+
+
 # ---- whole gradings: a wrong attention is written below each cheat, and none may pass or change another's grade
 
+FRAMES = """\
+import sys
+frame = sys._getframe()
+while frame:
+"""
 CHEATS = {
     "empty": "",
     "not_applicable": "NOT_APPLICABLE = {f'attention: {x}': 'no' for x in ('equation 1', 'mask', 'dropout')}",
+    "wrapper": "import annotated\nattention = lambda query, key, value, mask=None: "
+    "annotated.attention(query, key, value, mask)",
     "wrapper_later": "def attention(query, key, value, mask=None):\n    import annotated\n"
     "    return annotated.attention(query, key, value, mask)",
     "no_mask": "def attention(query, key, value):\n"
@@ -435,20 +351,49 @@ CHEATS = {
     "    out = (query @ key.mT * query.size(-1) ** -0.5).softmax(-1) @ value\n"
     "    return out if mask is None or mask.all() else {'a': out, 'b': out}",
     "casts": "import torch\ntorch.autocast('cpu').__enter__()",
+    "patches": "import torch\ntorch.allclose = torch.equal = torch.Tensor.allclose = lambda *a, **k: True",
+    "mode": "from torch.overrides import TorchFunctionMode\nclass M(TorchFunctionMode):\n"
+    "    def __torch_function__(self, f, types, args=(), kwargs=None):\n"
+    "        return True if f.__name__ == 'allclose' else f(*args, **kwargs or {})\nM().__enter__()",
+    "laws": "import gc\nfor x in gc.get_objects():\n    if type(x).__name__ == 'Law':\n"
+    "        object.__setattr__(x, 'holds', lambda code: '')",
+    "globals": FRAMES
+    + "    frame.f_globals.update({n: lambda *a, **k: True for n in ('close', 'expect', 'compare')})\n"
+    "    frame = frame.f_back",
+    "answers": FRAMES + "    if hasattr(frame.f_locals.get('self'), 'wire'):\n"
+    "        frame.f_locals['self'].answer = lambda q: {'status': 'passed', 'findings': []}\n    frame = frame.f_back",
+    "messages": "import os\nfor fd in range(3, 40):\n    try: os.write(fd, b'passed' * 99)\n    except OSError: pass",
+    "tensors": "import torch\nclass T(torch.Tensor):\n    def __eq__(self, x): return True\n    allclose = __eq__\n"
+    "def attention(query, key, value, mask=None): return torch.zeros_like(query).as_subclass(T)",
+    "exits": "import os\nos._exit(0)",
+    "leaves": "import sys\nsys.exit(0)",
+    "writes": "open(OTHER, 'w').write('')",
+    "removes": "import os\nos.remove(OTHER)",
+    "forks": "import os, signal\nif os.fork() == 0: os.kill(os.getppid(), signal.SIGKILL)",
     "stdout": "print('alice  passed: 39 passed')",
     "other": "from honest import attention",
     "stdlib": "import os\nfor name in os.listdir('..'): exec(open(name).read())",
     "forever": "while True: pass",
     "breaks": "class E(BaseException): pass\ndef attention(*a): raise E",
 }
+LANDLOCK = {  # what only Linux itself keeps from happening
+    "reads": "exec(open(OTHER).read())",
+    "maps": "import torch\nexec(bytes(torch.from_file(OTHER, size=SIZE, dtype=torch.uint8)))",
+    "maps_to_write": "import torch\ntorch.from_file(OTHER, shared=True, size=SIZE, dtype=torch.uint8).fill_(35)",
+    "signals": "import ctypes, os\nctypes.CDLL(None).kill(os.getppid(), 9)",
+}
 
 
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs processes of Unix")
+@UNIX
 def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for name, cheat in CHEATS.items():
-        broken = WRONG if "def attention" not in cheat else ""
-        (tmp_path / f"{name}.py").write_text("" if name == "empty" else f"{broken}\n{cheat}\n")
+    cheats = CHEATS | (LANDLOCK if landlock() > 5 else {})
+    other = f"OTHER, SIZE = {str(tmp_path / 'honest.py')!r}, {len(ATTENTION)}\n"
+    for name, cheat in cheats.items():
+        broken = WRONG if "attention" not in cheat.replace("import attention", "") else ""
+        (tmp_path / f"{name}.py").write_text("" if name == "empty" else f"{broken}\n{other}{cheat}\n")
     (tmp_path / "honest.py").write_text(ATTENTION)
+    (tmp_path / "usual.py").write_text(HONEST)
+    (tmp_path / "_sizes.json").write_text('{"h": 4}')
     (tmp_path / "worker/parts").mkdir(parents=True)
     (tmp_path / "worker/work.py").write_text("from parts.core import attention\n")
     (tmp_path / "worker/parts/_core.py").write_text(ATTENTION)
@@ -458,24 +403,20 @@ def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixt
     )
     (tmp_path / "_shared.py").write_text("def scale(Q): return Q.shape[-1] ** -0.5\n")
     (tmp_path / "scientist.py").write_text("import numbers as n, statistics, sqlite3\n" + ATTENTION)
-    reports = {r.name: r for r in grade(tmp_path, PARTS, seconds=20, allow=["sqlite3"])}
+    reports = {r.name: r for r in grade(tmp_path, PARTS, seconds=30)}
     passed = {name for name, report in reports.items() if report.passed}
-    assert passed == {"honest", "worker/work", "zealous", "scientist"}
-    assert len(reports) == len(CHEATS) + 5
+    assert passed == {"honest", "usual", "worker/work", "zealous", "scientist"}
+    assert len(reports) == len(cheats) + 5
     assert (tmp_path / "honest.py").read_text() == ATTENTION
     assert capfd.readouterr().out == ""
 
 
-def test_a_law_tells_of_a_name_that_is_another_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = watch()
-    assert not changed()
-    for where, name in ((torch, "allclose"), (torch.nn.Linear, "__eq__"), (type(check.LAWS[0]), "__call__")):
-        with monkeypatch.context() as patch:
-            patch.setattr(where, name, lambda *a: True)
-            assert name in changed()
-    with torch.overrides.BaseTorchFunctionMode():
-        assert changed()
-    assert not changed()
+def test_an_adapter_writes_out_which_laws_do_not_apply(tmp_path: Path) -> None:
+    (adapter := tmp_path / "_adapter.py").write_text("NOT_APPLICABLE = {'causal mask': 'not asked'}\n")
+    assert excused(adapter) == {"causal mask": "not asked"}
+    adapter.write_text("NOT_APPLICABLE = dict.fromkeys(mine.LAWS, 'no')\n")
+    with pytest.raises(ValueError, match="written out"):
+        excused(adapter)
 
 
 def test_a_spreadsheet_gets_no_formula_wherever_it_cuts() -> None:
