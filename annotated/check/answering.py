@@ -31,9 +31,8 @@ class Answers:
         """Do what is asked. Whatever goes wrong, there is an answer."""
         try:
             with guard(self.seconds):
-                return {"call": self.call, "load": self.parts, "compete": self.compete}[question["do"]](
-                    question
-                )
+                do = {"call": self.call, "load": self.parts, "compete": self.compete}
+                return do[question["do"]](question)
         except BaseException as error:
             frames = [(f.filename, f.lineno, f.name, f.line) for f in own_frames(error)]
             kinds = [kind.__name__ for kind in type(error).__mro__]

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,6 +30,7 @@ from annotated.check.loading import as_script
 from annotated.check.report import Finding, Report, Status
 from annotated.check.wire import Gone
 
+TEXT = 4000  # characters of a message or a traceback, at most
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
 
@@ -57,6 +58,7 @@ def grade(
     Raises FileNotFoundError if there is no submission, ValueError for an unknown part or no time.
     """
     required = required_parts(require)
+    adapter = adapter and adapter.absolute()
     known = {"required": required, "not_applicable": excused(adapter), "adapter": str(adapter or "")}
     if not seconds > 0:
         raise ValueError(f"a submission needs some time, not {seconds:g} seconds")
@@ -75,8 +77,10 @@ def grade(
                 findings, why = checked(copy_for(path, folder, place), place)
             except (OSError, EOFError) as error:  # such as that the process which starts the others has died
                 why = f"{type(error).__name__}: {error}"
-        told = [f.traceback.replace(str(place), str(folder)) for f in findings]
-        findings = tuple(replace(f, traceback=text) for f, text in zip(findings, told, strict=True))
+        told = (
+            {k: x.replace(str(place), str(folder))[:TEXT] for k, x in asdict(f).items()} for f in findings
+        )
+        findings = tuple(Finding(**texts) for texts in told)
         failed = Finding("file", "It can be checked at all.", "", "failed", why)
         name = str(path.relative_to(folder).with_suffix(""))
         return Report((*(findings or (failed,)), *lacking(findings, required)), name)
@@ -84,7 +88,7 @@ def grade(
     def checked(path: Path, place: Path) -> tuple[tuple[Finding, ...], str]:
         (receiver, sender), (asks, answers) = context.Pipe(duplex=False), context.Pipe()
         each = min(20, seconds / 2)
-        executes = path, place, folder.absolute(), adapter and adapter.absolute(), each
+        executes = path, place, folder.absolute(), adapter, each
         judges = sender, asks, 10 * each, adapter, known
         tasks = (execute, (answers, *executes)), (judge, judges)
         processes = [context.Process(target=task, args=given, daemon=True) for task, given in tasks]
@@ -150,7 +154,8 @@ def required_parts(require: Iterable[str]) -> list[str]:
 def excused(adapter: Path | None) -> dict[str, str]:
     """Return the laws that an adapter says not to apply, read off its text: no submission says it."""
     tree = ast.parse(adapter.read_bytes() if adapter else b"")
-    said = [n.value for n in tree.body if isinstance(n, ast.Assign) and "'NOT_APPLICABLE'" in ast.dump(n)]
+    sets = [n for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value is not None]
+    said = [n.value for n in sets if "id='NOT_APPLICABLE', ctx=Store" in ast.dump(n)]
     try:
         return dict(ast.literal_eval(said[-1])) if said else {}
     except ValueError:
@@ -199,7 +204,7 @@ def execute(
     torch.set_num_threads(1)
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR"), str(place))
     os.chdir(path.parent)
-    with as_script(path):
+    with as_script(path), as_script(adapter or path):
         answers = Answers(host, lambda: Code.load(path, adapter), seconds)
         forget_ours()
         confine(place, [folder, Path(__file__).parents[1]], adapter)
