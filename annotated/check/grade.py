@@ -77,10 +77,11 @@ def grade(
                 findings, why = checked(copy_for(path, folder, place), place)
             except (OSError, EOFError) as error:  # such as that the process which starts the others has died
                 why = f"{type(error).__name__}: {error}"
-        told = (
-            {k: x.replace(str(place), str(folder))[:TEXT] for k, x in asdict(f).items()} for f in findings
-        )
-        findings = tuple(Finding(**texts) for texts in told)
+
+        def cut(text: str) -> str:
+            return text.replace(str(place), str(folder))[:TEXT]
+
+        findings = tuple(Finding(**{k: cut(x) for k, x in asdict(f).items()}) for f in findings)
         failed = Finding("file", "It can be checked at all.", "", "failed", why)
         name = str(path.relative_to(folder).with_suffix(""))
         return Report((*(findings or (failed,)), *lacking(findings, required)), name)
@@ -154,8 +155,8 @@ def required_parts(require: Iterable[str]) -> list[str]:
 def excused(adapter: Path | None) -> dict[str, str]:
     """Return the laws that an adapter says not to apply, read off its text: no submission says it."""
     tree = ast.parse(adapter.read_bytes() if adapter else b"")
-    sets = [n for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value is not None]
-    said = [n.value for n in sets if "id='NOT_APPLICABLE', ctx=Store" in ast.dump(n)]
+    sets = [(n.value, ast.dump(n)) for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)]
+    said = [value for value, text in sets if value and "id='NOT_APPLICABLE', ctx=Store" in text]
     try:
         return dict(ast.literal_eval(said[-1])) if said else {}
     except ValueError:
