@@ -81,7 +81,7 @@ def grade(
         def cut(text: str) -> str:
             return text.replace(str(place), str(folder))[:TEXT]
 
-        findings = tuple(Finding(**{k: cut(x) for k, x in asdict(f).items()}) for f in findings)
+        findings = tuple(Finding(**{k: cut(x) for k, x in asdict(f).items()}) for f in findings)  # type: ignore[arg-type]
         failed = Finding("file", "It can be checked at all.", "", "failed", why)
         name = str(path.relative_to(folder).with_suffix(""))
         return Report((*(findings or (failed,)), *lacking(findings, required)), name)
