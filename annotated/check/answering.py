@@ -13,7 +13,7 @@ from annotated.check.adapt import CONVENTIONS, PARTS, Code, origin, parameters_o
 from annotated.check.comparing import unchanged
 from annotated.check.law import guard, own_frames
 from annotated.check.models import HEADS, TELLS, StandIn, compete, hides
-from annotated.check.tracing import Trace, record, recorded, spied
+from annotated.check.tracing import Trace, record, spied, trace
 from annotated.check.wire import Wire, fields, pack, refuse, tensors_in, unpack
 
 METHODS = "encode", "decode", *HEADS  # of a model, which laws call
@@ -66,16 +66,16 @@ class Answers:
         def run() -> Any:
             return function(*given[0], **given[1])
 
-        trace = Trace()
+        ran = Trace()
         with ExitStack() as around:
             around.enter_context(torch.set_grad_enabled(question["grad"]))
             if question["meta"]:
                 around.enter_context(torch.device("meta"))
             if question["plain"]:
-                result, trace = record(run)
+                result, ran = record(run)
             elif question["taped"]:
-                around.enter_context(spied(trace))
-                result, trace.calls = recorded(run, trace)
+                around.enter_context(spied(ran))
+                result, ran.calls = trace(run, ran)
             else:
                 result = run()
         outputs = [x for x in tensors_in(result) if x.requires_grad]
@@ -88,7 +88,7 @@ class Answers:
             "result": pack(result, self.describe),
             "learned": [x.requires_grad for x in tensors_in(result)],
             "wrote": [[n, pack(tensors[n], self.describe)] for n in wrote],
-            "tape": [*self.tape(trace)],
+            "tape": [*self.tape(ran)],
         }
 
     def change(self, question: Any) -> None:
@@ -100,13 +100,13 @@ class Answers:
         for number, x in question["changed"]:
             self.known[number].data = unpack(x, self.meant)
 
-    def tape(self, trace: Trace) -> Iterable[Any]:
+    def tape(self, ran: Trace) -> Iterable[Any]:
         """Return what ran, in the order in which it began and ended."""
         events = [(c.begin, {"begin": self.describe(c.module), "given": pack(c.inputs, self.describe)})
-                  for c in trace.calls]  # fmt: skip
-        events += [(c.end, {"end": pack(c.output, self.describe)}) for c in trace.calls]
-        events += [(c.begin, {"softmax": pack(c.x, self.describe)}) for c in trace.weights]
-        events += [(c.begin, {"dropout": pack(c.x, self.describe)}) for c in trace.dropouts]
+                  for c in ran.calls]  # fmt: skip
+        events += [(c.end, {"end": pack(c.output, self.describe)}) for c in ran.calls]
+        events += [(c.begin, {"softmax": pack(c.x, self.describe)}) for c in ran.weights]
+        events += [(c.begin, {"dropout": pack(c.x, self.describe)}) for c in ran.dropouts]
         return (event for _, event in sorted(events, key=lambda e: e[0]))
 
     # ---- what is no number
