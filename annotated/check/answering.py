@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, cast
 
@@ -12,11 +13,9 @@ from torch import nn
 from annotated.check.adapt import CONVENTIONS, PARTS, Code, origin, parameters_of
 from annotated.check.comparing import unchanged
 from annotated.check.law import guard, own_frames
-from annotated.check.models import HEADS, TELLS, StandIn, compete, hides
+from annotated.check.models import METHODS, TELLS, compete, hides
 from annotated.check.tracing import Trace, record, spied, trace
 from annotated.check.wire import Wire, fields, pack, refuse, tensors_in, unpack
-
-METHODS = "encode", "decode", *HEADS  # of a model, which laws call
 
 
 class Answers:
@@ -43,7 +42,7 @@ class Answers:
         code = self.load()
         said = {name: pack(getattr(code, name), self.describe) for name in (*CONVENTIONS, "knows_pad")}
         names = {PARTS[part][0]: self.describe(code[part]) for part in PARTS if part in code}
-        return {"said": said, "parts": names, "stand in": self.describe(StandIn)}
+        return {"said": said, "parts": names}
 
     def compete(self, question: Any) -> None:
         compete(self.known[question["of"]], question["vocab"])
@@ -113,7 +112,7 @@ class Answers:
 
     def meant(self, x: dict[str, Any]) -> Any:
         """Return what the other process means: a module that it knows, or a function of its own."""
-        return self.known[x["of"]] if "of" in x else Callback(self.wire, x["callback"], x["p"])
+        return self.known[x["of"]] if "of" in x else Callback(self.wire, **x)
 
     def describe(self, x: Any) -> Any:
         """Say what something is; of a module, what it holds."""
@@ -166,10 +165,16 @@ def takes(function: Any) -> list[Any] | None:
 class Callback(nn.Module):
     """A function of the other process, such as a sub-layer or a dropout of its own."""
 
-    def __init__(self, wire: Wire, number: int, p: float | None):
+    def __init__(self, wire: Wire, callback: int, p: float | None, methods: list[str]):
         super().__init__()
-        self.wire, self.number, self.p = wire, number, p
+        self.wire, self.number, self.p = wire, callback, p
+        self.nothing = nn.Parameter(torch.zeros(()))  # by which a search asks for the device
+        for name in methods:
+            setattr(self, name, partial(self.call_there, name))
 
-    def forward(self, *given: Any) -> Any:
-        told = self.wire.ask({"callback": self.number, "given": pack(given, refuse)})
-        return unpack(told, refuse)
+    def forward(self, *given: Any, **named: Any) -> Any:
+        return self.call_there("", *given, **named)
+
+    def call_there(self, method: str, *given: Any, **named: Any) -> Any:
+        asked = {"callback": self.number, "method": method, "given": pack([given, named], refuse)}
+        return unpack(self.wire.ask(asked), refuse)

@@ -23,6 +23,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from annotated.check.adapt import Code
 from annotated.check.comparing import close
 from annotated.check.law import TimeUp
+from annotated.check.models import METHODS, StandIn
+from annotated.check.report import TEXT
 from annotated.check.tracing import NoDropout
 from annotated.check.wire import Wire, mapped, pack, refuse, tensors_in, unpack
 
@@ -41,7 +43,6 @@ class Asked:
         self.sent = dict[int, Any]()  # parameters and buffers as they are known over there
         self.callbacks: list[Any] = []
         self.tape: Iterator[Any] | None = None  # what ran over there, while it is run through again
-        self.stand_in: Any = None
         self.seeds = itertools.count()
 
     def ask(self, **question: Any) -> Any:
@@ -52,19 +53,22 @@ class Asked:
         return reply
 
     def answer(self, question: Any) -> Any:
-        function = self.callbacks[question["callback"]]
-        return pack(function(*unpack(question["given"], refuse)), refuse)
+        function, method = self.callbacks[question["callback"]], question["method"]
+        if isinstance(function, StandIn) and method in METHODS:
+            function = getattr(function, method)
+        given, named = unpack(question["given"], refuse)
+        return pack(function(*given, **named), refuse)
 
     def code(self, **known: Any) -> Code:
         """Let the file be executed, and return its parts. Raises what was raised by it."""
         told = self.ask(do="load")
-        self.stand_in = self.made(told["stand in"])
         said = {name: unpack(x, refuse) for name, x in told["said"].items()}
         parts = {name: self.made(x) for name, x in told["parts"].items()}
         return Code(parts, **{**said, **known}, elsewhere=self)
 
     def compete(self, module: nn.Module, vocab: int) -> None:
-        self.ask(do="compete", of=self.numbers[module], vocab=vocab)
+        if module in self.numbers:
+            self.ask(do="compete", of=self.numbers[module], vocab=vocab)
 
     # ---- calls
 
@@ -132,7 +136,8 @@ class Asked:
         if not callable(x):
             refuse(x)
         self.callbacks.append(x)
-        return {"callback": len(self.callbacks) - 1, "p": getattr(x, "p", None)}
+        methods = [n for n in METHODS if isinstance(x, StandIn) and hasattr(x, n)]
+        return {"callback": len(self.callbacks) - 1, "p": getattr(x, "p", None), "methods": methods}
 
     # ---- what ran
 
@@ -218,8 +223,9 @@ class Asked:
                 self.sent[n] = x if x is None else x.clone()
                 self.shared[n] = nn.Parameter(x, grad) if learned and x is not None else x
             (made._parameters if learned else made._buffers)[name] = self.shared[n]
-        for name, takes in told["methods"].items():
-            vars(made)[name] = self.function(number, name, name, takes)
+        for name in METHODS if isinstance(made, Mirror) else ():
+            if (takes := told["methods"].get(name, ...)) is not ...:
+                vars(made)[name] = self.function(number, name, name, takes)
         made.training = told["training"]
         return made
 
@@ -253,13 +259,18 @@ def signature(takes: list[Any] | None) -> Any:
 
 def error_of(told: dict[str, Any]) -> BaseException:
     """Return an error as it was raised over there."""
-    message, kinds = str(told["error"]), [str(kind) for kind in told["kinds"]]
+    message, kinds = str(told["error"])[:TEXT], [str(kind)[:TEXT] for kind in told["kinds"]]
     if kinds[0] == "TimeUp":
         return TimeUp(message)
     base = next((ERRORS[kind] for kind in kinds if kind in ERRORS), Exception)
     error = type(kinds[0], (base,), {"__str__": lambda _: message, "__module__": "builtins"})(message)
-    error.frames = [traceback.FrameSummary(f, n, name, line=line) for f, n, name, line in told["frames"]]
+    error.frames = [frame(*map(str, told)) for told in told["frames"][-50:]]
     return error
+
+
+def frame(file: str, number: str, name: str, line: str) -> traceback.FrameSummary:
+    """Return a line of a traceback as it is told: nothing is read from a file that somebody names."""
+    return traceback.FrameSummary(file[:TEXT], int(number), name[:TEXT], lookup_line=False, line=line[:TEXT])
 
 
 RAISED = (

@@ -27,10 +27,9 @@ from annotated.check.asking import Asked
 from annotated.check.confined import confine
 from annotated.check.law import EXCUSED
 from annotated.check.loading import as_script
-from annotated.check.report import Finding, Report, Status
+from annotated.check.report import TEXT, Finding, Report, Status
 from annotated.check.wire import Gone
 
-TEXT = 4000  # characters of a message or a traceback, at most
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
 
@@ -98,7 +97,8 @@ def grade(
         for end in (sender, asks, answers):
             end.close()
         try:
-            receiver.poll(300)  # loading PyTorch does not count
+            if not receiver.poll(300):  # loading PyTorch does not count
+                raise OSError("no process was started within five minutes")
             receiver.recv()
             found = receiver.recv() if receiver.poll(seconds) else f"still running after {seconds:g} seconds"
         finally:

@@ -16,7 +16,7 @@ import torch
 from annotated.check.adapt import PARTS, Code, Missing, Unclear
 from annotated.check.comparing import Failure
 from annotated.check.mistakes import explain
-from annotated.check.report import Finding
+from annotated.check.report import Finding, Status
 
 SECONDS = 20.0  # for each law, of computing
 EXCUSED = "said not to apply: "
@@ -57,7 +57,8 @@ class Law:
                 told = crash(error)
                 return finding("todo", f"not written yet; raises {told['seen']}", traceback=told["traceback"])
             if code.adapter and raised_in(error) == code.adapter:
-                return finding("missing", f"the adapter fails: {crash(error)['seen']}")
+                status: Status = "failed" if self.part in code.required else "missing"
+                return finding(status, f"the adapter fails: {crash(error)['seen']}")
             return finding("failed", **crash(error))
 
 

@@ -15,6 +15,7 @@ SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h
 TELLS = ["__call__", "parameters", "modules", "children"]
 TELLS += [f"named_{name}" for name in TELLS[1:]]
 HEADS = ("generator", "project", "projection", "projection_layer", "fc_out", "out", "linear", "fc", "head")
+METHODS = "encode", "decode", *HEADS  # of a model, which laws and searches call
 
 
 def hides(module: nn.Module, name: str) -> bool:
@@ -155,8 +156,7 @@ def searchable(code: Code) -> Code:
         return code
     if code.true_hides or not code.batch_first or code.mask_dims != 3:
         raise Missing("needs a `make_model` of these conventions")
-    made = StandIn if code.elsewhere is None else code.elsewhere.stand_in
-    return replace(code, names={**code.names, "make_model": made})
+    return replace(code, names={**code.names, "make_model": StandIn})
 
 
 END, START = 2, 3

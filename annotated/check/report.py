@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from xml.etree import ElementTree
 
 Status = Literal["passed", "failed", "todo", "missing"]
+TEXT = 4000  # characters of what is quoted of a graded file, at most
 SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "missing": "-"}
 WORDS = {"passed": "passed", "failed": "FAILED", "todo": "not written yet", "missing": "not applicable"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Missing
+from annotated.check.adapt import Missing, Unclear
 from annotated.check.comparing import Failure, close
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import Call, Calls, normalized, record, residual_mistake, wrapping
@@ -52,7 +52,7 @@ class Walk:
         stacks = self.stacks()
         expected = len([p for p in (S, T) if any(w.x.shape[-2:] == (p, p) for w in self.trace.weights)])
         if not stacks or len(stacks) < expected:
-            raise Missing("its layers are not found: needs lists of modules, each called once")
+            raise Unclear("its layers are not found: needs lists of modules, each called once")
         self.decoder = self.read("decoder", stacks[-1], T)
         self.encoder = self.read("encoder", stacks[0], S) if len(stacks) > 1 else []
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from annotated.check.comparing import as_plain
 
-MOST = 1 << 28  # bytes of a message
+MOST = 1 << 26  # bytes of a message
 WORDS = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool"
 DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in WORDS.split()}
 
@@ -22,7 +22,7 @@ def pack(x: Any, other: Callable[[Any], Any]) -> Any:
     if x is None or isinstance(x, bool | int | float | str):
         return x
     if isinstance(x, Tensor):
-        x = as_plain(x.detach())
+        x = as_plain(x.to_padded_tensor(0.0) if x.is_nested else x.detach())
         name, shape = str(x.dtype).removeprefix("torch."), [*x.shape]
         if x.is_meta:
             return {"meta": name, "shape": shape}

@@ -380,6 +380,10 @@ LANDLOCK = {  # what only Linux itself keeps from happening
     "reads": "exec(open(OTHER).read())",
     "maps": "import torch\nexec(bytes(torch.from_file(OTHER, size=SIZE, dtype=torch.uint8)))",
     "maps_to_write": "import torch\ntorch.from_file(OTHER, shared=True, size=SIZE, dtype=torch.uint8).fill_(35)",
+    "socket": "import socket\nclass S(socket.socket): pass\nS(socket.AF_UNIX)",
+    "changes_mode": "import ctypes\nassert ctypes.CDLL(None).chmod(OTHER.encode(), 0) == 0",
+    "leaks": "class E(Exception): pass\ndef attention(*a, **k):\n"
+    "    exec(compile('raise ValueError', OTHER, 'exec'))",
     "signals": "import ctypes, os\nctypes.CDLL(None).kill(os.getppid(), 9)",
 }
 

@@ -119,6 +119,10 @@ def multi_head_equation(code: Code) -> str:
     for name in given:
         other = code.attend(module, **given | {name: given[name] * 2})
         expect(not close(out, other), f"the output does not depend on the {name}")
+    ones, value = torch.ones(D), given["value"]
+    moved = (value.index_add(1, torch.tensor([j]), ones.expand(3, 1, -1)) for j in range(2))
+    one, other = (code.attend(module, given["query"], given["key"], x) - out for x in moved)
+    expect(not close(one, other, 1e-5), "every key has the same weight, whatever the query is")
     tensors = [c for c in calls if isinstance(c.x, Tensor) and isinstance(c.output, Tensor) and c.x.dim() > 1]
     calls = [replace(c, inputs=[code.flip(c.x)], output=code.flip(c.output)) for c in tensors]
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
@@ -217,14 +221,17 @@ def heads_differ(code: Code) -> None:
 @law("07_batches_and_masks", "subsequent_mask", "causal mask")
 def subsequent_mask(code: Code) -> str | None:
     """The mask of size n is True at row i, column j, where j <= i, and False beyond."""
-    mask, remark = as_plain(torch.as_tensor(call(code["subsequent_mask"], length=4))).squeeze(), None
-    expect(mask.shape == (4, 4), f"the shape is {tuple(mask.shape)}, and should be (1, 4, 4) or (4, 4)")
-    if mask.is_floating_point() and (mask < 0).any():  # to be added to the scores
-        mask, remark = mask == 0, "a mask that is added to the scores"
-    allowed, ones = (mask != 0) != code.true_hides, torch.ones(4, 4)
-    example = f"{rows_of(allowed)}, and should be {rows_of(ones.tril())}"
-    right = torch.equal(allowed, ones.tril().bool())
-    expect(right, "the mask is wrong", example, got=allowed.float(), ones=ones)
+    remark = None
+    for n in (4, 7):
+        mask = as_plain(torch.as_tensor(call(code["subsequent_mask"], length=n))).squeeze()
+        shape = f"the shape is {tuple(mask.shape)}, and should be (1, {n}, {n}) or ({n}, {n})"
+        expect(mask.shape == (n, n), shape)
+        if mask.is_floating_point() and (mask < 0).any():  # to be added to the scores
+            mask, remark = mask == 0, "a mask that is added to the scores"
+        allowed, ones = (mask != 0) != code.true_hides, torch.ones(n, n)
+        example = f"{rows_of(allowed)}, and should be {rows_of(ones.tril())}"
+        right = torch.equal(allowed, ones.tril().bool())
+        expect(right, "the mask is wrong", example, got=allowed.float(), ones=ones)
     return remark
 
 

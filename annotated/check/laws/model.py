@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing, takes, takes_all
+from annotated.check.adapt import Code, Unclear, takes, takes_all
 from annotated.check.comparing import Failure, close, expect, numbers
 from annotated.check.law import law
 from annotated.check.laws.parts import check_log_probs
@@ -148,7 +148,7 @@ def known_padding(code: Code) -> Iterator[None]:
         called = module.encode if hasattr(module, "encode") else module
         if told or takes_all(make, "pad") or takes(called, "mask"):
             raise
-        raise Missing("which number is padding? Say PAD = ... in the file, or in an adapter") from None
+        raise Unclear("which number is padding? Say PAD = ... in the file, or in an adapter") from None
 
 
 @law(*MODEL, "model: source padding", *WRONG, "model: no peeking")

@@ -20,9 +20,11 @@ from annotated.check.law import law
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
 
 
-def batch_of(code: Code, p: int) -> tuple[Tensor, Tensor, Any]:
-    """Return source, target and a batch of the code under test: two sentences, the second with padding."""
+def batch_of(code: Code, p: int, count: int = 2) -> tuple[Tensor, Tensor, Any]:
+    """Return source, target and a batch of the code under test: two or three sentences, some with padding."""
     src, tgt = torch.tensor([[3, 4, 5], [6, p, p]]), torch.tensor([[3, 7, 8, 9, 4], [3, 9, 4, p, p]])
+    if count == 3:
+        src, tgt = torch.tensor([[3, p], [6, 7], [8, p]]), torch.tensor([[3, 4, p], [3, 9, 4], [3, 4, p]])
     return src, tgt, call(code["batch"], src=src, tgt=tgt, pad=p)
 
 
@@ -49,19 +51,21 @@ def shifted_target(code: Code) -> None:
 @law(BATCHES, "batch", "batch: masks", "causal mask")
 def batch_masks(code: Code) -> None:
     """The source mask hides padding; the target mask hides padding and what follows."""
-    for pad in {code.pad, 2} if takes(code["batch"], "pad") else {code.pad}:
-        src, tgt, batch = batch_of(code, pad)
+    pads = {code.pad, 2} if takes(code["batch"], "pad") else {code.pad}
+    for pad, count in itertools.product(pads, (2, 3)):
+        src, tgt, batch = batch_of(code, pad, count)
+        n = tgt.size(1) - 1
         mask, wanted = allowed(code, batch, "src_mask"), (src != pad)[:, None]
         example = f"{mask.tolist()}, and should be {wanted.tolist()}, with padding {pad}"
         facts = {"inverted": torch.equal(~mask, wanted), "zero": pad != 0 and bool(mask.all())}
         facts["flat"] = torch.equal(mask, wanted[:, 0])
         expect(torch.equal(mask, wanted), "src_mask is wrong", example, **facts)
-        mask, causal = allowed(code, batch, "tgt_mask", "trg_mask"), torch.ones(4, 4).tril().bool()
-        mask = mask.expand(2, 4, 4) if mask.shape in ((2, 1, 4), (1, 4, 4), (4, 4)) else mask
+        mask, causal = allowed(code, batch, "tgt_mask", "trg_mask"), torch.ones(n, n).tril().bool()
+        mask = mask.expand(count, n, n) if mask.shape in ((count, 1, n), (1, n, n), (n, n)) else mask
         real = (tgt[:, :-1] != pad)[:, None]
         right = any(torch.equal(mask, causal & x) for x in (real, real.mT, real & real.mT))
         last, should = rows_of(mask[-1]), rows_of((causal & real)[-1])
-        example = f"{last} for the second sentence, whose last is padding {pad}; it should be {should}"
+        example = f"{last} for the last sentence, whose last is padding {pad}; it should be {should}"
         expect(right, "tgt_mask is wrong", example, got=mask.float(), real=real, causal=causal)
 
 
@@ -85,11 +89,11 @@ def loss_of(code: Code, x: Tensor, target: Tensor, smoothing: float, pad: int | 
 def smoothing_mass(code: Code) -> str | None:
     """The target has 1 - smoothing on the right token and smoothing on the others: together 1."""
     pads = {code.pad, 2} if takes(code["label_smoothing"], "pad", "ignore") else {code.pad}
-    return max((mass_of(code, pad) for pad in pads), key=bool)
+    return max((mass_of(code, pad, *how) for pad in pads for how in ((0.4, 6), (0.1, 9))), key=bool)
 
 
-def mass_of(code: Code, pad: int) -> str | None:
-    target, V, e = torch.tensor([3]), 6, 0.4
+def mass_of(code: Code, pad: int, e: float, V: int) -> str | None:
+    target = torch.tensor([3])
     x = torch.randn(1, V).log_softmax(-1).requires_grad_()
     with torch.enable_grad():
         loss = loss_of(code, x, target, e, pad)
@@ -104,8 +108,8 @@ def mass_of(code: Code, pad: int) -> str | None:
         return "smoothing / V on every token, as in PyTorch"
     right, on_padding, total = float(q[3]), float(q[pad]), float(q.sum())
     others = q[[i for i in range(V) if i not in (3, pad)]]
-    example = f"token 3 of 6 is right, padding is {pad}, smoothing 0.4: {numbers(q)}"
-    seen = f"the right token gets {right:.3g}, and should get 0.6"
+    example = f"token 3 of {V} is right, padding is {pad}, smoothing {e}: {numbers(q)}"
+    seen = f"the right token gets {right:.3g}, and should get {1 - e}"
     linear = close(grad, again, 1e-3)  # as sums of q log p are
     facts = {"right": right, "others": others, "e": e, "linear": linear}
     expect(abs(right - (1 - e)) < 1e-3, seen, example, **facts)
@@ -163,6 +167,10 @@ def rate_equation(code: Code) -> str | None:
     example = f"at steps {numbers(steps)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
     facts = {"got": got / wanted, "s": steps, "rate": lambda **changes: right(**changes) / wanted}
     expect(torch.allclose(got, wanted, rtol=1e-4), "the rate is wrong", example, **facts)
+    again = {"model_size": 96, "factor": 1.0, "warmup": 40}
+    other = torch.tensor([float(call(code["rate"], step=int(x), **again)) for x in steps])
+    right_too = torch.allclose(other.double(), right(d=96, w=40), rtol=1e-4)
+    expect(right_too, "with d_model 96 and a warm-up of 40 the rate is wrong", numbers(other))
     if takes(code["rate"], "factor"):
         twice = float(call(code["rate"], step=50, **given | {"factor": 2.0}))
         expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
@@ -215,13 +223,12 @@ def score_of(texts: list[str], references: list[str]) -> float:
     return 100 * mean_of(right / total) * min(1.0, math.exp(1 - brevity(texts, references)))
 
 
-def scores_of(code: Code) -> list[tuple[float, float]]:
-    """Score identical texts, and PAIRS, in each form of a call, the best for identical ones first.
+def scores_of(code: Code, texts: list[str], references: list[str]) -> list[tuple[float, float]]:
+    """Score identical texts, and others, in each form of a call, the best for identical ones first.
 
     The forms are lists of words or texts, with a list of references or a reference for each. A text is also a
     list of characters, so that a wrong form need not raise an error.
     """
-    texts, references = [*PAIRS], [*PAIRS.values()]
     forms: list[Callable[[list[str], list[str]], tuple[Any, Any]]] = [
         lambda h, r: ([x.split() for x in h], [x.split() for x in r]),
         lambda h, r: ([x.split() for x in h], [[x.split()] for x in r]),
@@ -250,7 +257,7 @@ def scores_of(code: Code) -> list[tuple[float, float]]:
 def bleu(code: Code) -> str | None:
     """BLEU of a corpus is what sacreBLEU says, from 0 to 100 or from 0 to 1; capitals count."""
     texts, references = [*PAIRS], [*PAIRS.values()]
-    (same, got), *others = scores_of(code)
+    (same, got), *others = scores_of(code, texts, references)
     unit = 100.0 if 0.99 < same < 1.01 else 1.0
     lower = score_of([x.lower() for x in texts], [x.lower() for x in references])
     got = next((other for _, other in others if abs(other * unit - lower) < 0.05), got)  # it wants texts
@@ -258,6 +265,12 @@ def bleu(code: Code) -> str | None:
     if abs(got - wanted) < 0.05 and abs(same * unit - 100) < 0.05:
         if unit == 100 and code.stubs:
             raise Failure("the score is from 0 to 1", mistake="BLEU is told from 0 to 100: multiply by 100")
+        for drawn in torch.randint(0, 9, (9, 24)).tolist():  # words whose last is another in the text
+            text, reference = (" ".join(f"w{x}" for x in (*drawn, last)) for last in (0, 1))
+            wanted = score_of([text], [reference])
+            found = [other * unit for _, other in scores_of(code, [text], [reference])]
+            told = f"{found[0]:.2f}, and should be {wanted:.2f}"
+            expect(any(abs(x - wanted) < 0.05 for x in found), "the score of another text is wrong", told)
         return "from 0 to 1" if unit == 100 else None
     right, total = counts(texts, references)
     r, plain = brevity(texts, references), counts(texts, references, clip=False)[0]
