@@ -71,20 +71,22 @@ def hide(place: Path, hidden: list[Path], shown: Path | None) -> None:
 
 # Numbers of system calls by which a process leaves a folder and a group, or talks to others.
 REFUSED = {
-    "x86_64": (0xC000003E, 317, """29 41 42 49 53 90 91 92 93 94 101 109 112 132 188 189 190 197 198 199 235 240 260
-    261 268 280 310 311 424 425 434 438 452 463 466"""),
-    "aarch64": (0xC00000B7, 277, """5 6 7 14 15 16 52 53 54 55 88 117 154 157 180 194 198 199 200 203 270 271 424
-    425 434 438 452 463 466"""),
-}  # fmt: skip
+    "x86_64": "29 41 42 49 53 90 91 92 93 94 101 109 112 132 188 189 190 197 198 199 235 240 260 261 268 "
+    "280 310 311",
+    "aarch64": "5 6 7 14 15 16 52 53 54 55 88 117 154 157 180 194 198 199 200 203 270 271",
+}
+IN_BOTH = "424 425 434 438 452 463 466"
+MACHINES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}  # as auditing says; of seccomp itself
 ALLOW, DENY, END = 0x7FFF0000, 0x00050001, 0x80000000  # what a filter answers: seccomp(2)
 
 
 def refuse_calls() -> None:
     """Refuse sockets, io_uring, shared memory, ptrace, other groups, and changes of who may read a file."""
-    if os.uname().machine not in REFUSED:
+    name = os.uname().machine
+    if name not in REFUSED:
         return
-    machine, seccomp, words = REFUSED[os.uname().machine]
-    numbers = [*map(int, words.split())]
+    machine, seccomp = MACHINES[name]
+    numbers = [*map(int, f"{REFUSED[name]} {IN_BOTH}".split())]
     load, equal, least, answer = 0x20, 0x15, 0x35, 0x06
     lines = [(load, 0, 0, 4), (equal, 1, 0, machine), (answer, 0, 0, END), (load, 0, 0, 0)]
     lines.append((least, len(numbers) + 1, 0, 1 << 30))  # calls of a second kind
