@@ -6,6 +6,7 @@ import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def confine(place: Path, hidden: list[Path], shown: Path | None = None) -> None:
         import resource
 
         for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, FILE)):
-            resource.setrlimit(kind, (most, most))
+            with suppress(ValueError, OSError):  # where less is allowed already
+                resource.setrlimit(kind, (most, most))
     if landlock() > 0:
         hide(place, [x.resolve() for x in hidden], shown)
     sys.addaudithook(watch(place))
