@@ -410,7 +410,7 @@ def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixt
     reports = {r.name: r for r in grade(tmp_path, PARTS, seconds=30)}
     passed = {name for name, report in reports.items() if report.passed}
     assert passed == {"honest", "usual", "worker/work", "zealous", "scientist"}
-    assert len(reports) == len(cheats) + 5
+    assert len(reports) == len(cheats) + 6
     assert (tmp_path / "honest.py").read_text() == ATTENTION
     assert capfd.readouterr().out == ""
 
