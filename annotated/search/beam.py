@@ -83,8 +83,7 @@ def beam_search(
             likeliest first; `plots.plot_beam` draws them as a tree.
 
     Raises ValueError as `SearchConfig` does, for a limit below 2, a mask of another shape, a forbidden end
-    symbol, prefixes with it or forbidden tokens, tokens outside of the vocabulary, and scores that are no
-    numbers.
+    symbol, prefixes with it or forbidden tokens, unknown tokens, and scores that are no numbers.
     """
     settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
     if not len(src):

@@ -23,12 +23,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation import devices
 from annotated.translation.data.token_batches import TokenBatches, mixed_seed
 from annotated.translation.devices import broadcast, print_message, raise_on_all_ranks, silent
-from annotated.translation.storage.model_folder import (
-    TrainedText,
-    check_has_settings,
-    training_settings,
-    write_model,
-)
+from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import Progress, TrainingConfig, is_better
@@ -75,12 +70,13 @@ class Trainer:
     ):
         if validation is None:
             config.check_without_validation()
-        check_has_settings(model)
+        model_folder.check_has_settings(model)
         self.device = devices.find_device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
         record, self.validation = record or {}, None
         if validation is not None:
-            self.validation = Validation(validation, tokenizers[1], TrainedText.of(record), config.metric)
+            text = model_folder.TrainedText.of(record)
+            self.validation = Validation(validation, tokenizers[1], text, config.metric)
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**record, **dataclasses.asdict(config)}
         self.rank, self.world = devices.rank_and_world()
@@ -132,7 +128,7 @@ class Trainer:
                 asked, last = self.config.warmup, self.progress.last_step(self.config)
                 warmup = self.config.warmup_in(last)
                 if checkpoint is not None and not asked:
-                    warmup = training_settings(checkpoint).get("warmup", warmup)
+                    warmup = model_folder.training_settings(checkpoint).get("warmup", warmup)
                 if warmup > last:
                     text = "the rate never comes to its peak; give a smaller warmup, or none"
                     print_message(f"the warm-up of {warmup:,} updates ends after the run of {last:,}: {text}")
@@ -293,7 +289,7 @@ class Trainer:
                 self.load_mean(folders[-1:])
             print_message(f"the model is {chosen}")
         if self.rank == 0:
-            write_model(self.out.path, self.model, *self.tokenizers)
+            model_folder.write_model(self.out.path, self.model, *self.tokenizers)
 
     def load_mean(self, folders: Sequence[Path]) -> None:
         """Load the mean of checkpoints, which the first process reads, in all processes."""
