@@ -1,6 +1,6 @@
 """Compare two runs: settings that differ, curves, and scores with an interval of their difference.
 
-    python examples/compare_runs.py runs/a runs/b test.tsv curves.png
+    python examples/compare_runs.py runs/a runs/b test.tsv curves.png [variants.py]
 
 test.tsv is text that neither run has seen, lines of source<TAB>target: paste test.en test.de > test.tsv
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import annotated
 from annotated.metrics import Comparison
 from annotated.plots.drawing import plt
+from annotated.translation.cli.main import register_variants
 from annotated.translation.data import own_text
 from annotated.translation.files import read_json
 from annotated.translation.training.config import PATHS
@@ -53,9 +54,11 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) not in (5, 6):
         sys.exit(__doc__)
     try:
-        main(*sys.argv[1:])
+        for variants in sys.argv[5:]:
+            register_variants(Path(variants))
+        main(*sys.argv[1:5])
     except (ValueError, OSError, ImportError) as error:
         sys.exit(str(error))

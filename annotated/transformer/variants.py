@@ -11,6 +11,7 @@ The name is a setting of the model, `variant`, by which a saved model finds its 
 """
 
 from collections.abc import Callable
+from difflib import get_close_matches
 
 from torch import nn
 
@@ -69,6 +70,9 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
         raise ValueError('"paper" names the paper\'s own parts: give the variant another name')
 
     def register(parts: type[Parts]) -> type[Parts]:
+        for own in [n for n in vars(parts) if not hasattr(Parts, n)]:
+            if meant := get_close_matches(own, vars(Parts), 1, 0.8):
+                raise ValueError(f"{parts.__name__}.{own} builds no part: is {meant[0]} meant?")
         VARIANTS[name] = parts
         return parts
 

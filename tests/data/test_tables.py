@@ -367,3 +367,10 @@ def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
     ):
         with pytest.raises(ValueError, match=says):
             read_pairs(tmp_path / name, columns)
+
+
+@pytest.mark.parametrize(("columns", "told"), [(["1", "2"], True), (["Text", "Name"], False)])
+def test_a_first_line_that_is_read_as_text_by_numbers_is_told(columns, told, tmp_path, capsys):
+    path = write(tmp_path / "own.csv", "Text,Name\none,eins\ntwo,zwei\n")
+    assert len(read_pairs(path, columns=columns)) == 2 + told
+    assert ("line 1 is text" in capsys.readouterr().err) == told

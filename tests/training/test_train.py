@@ -57,6 +57,11 @@ def test_what_comes_back_is_what_the_folder_holds(whole):
         assert torch.equal(tensor, loaded.model.state_dict()[name])
 
 
+def test_what_ended_a_run_is_told(tmp_path, capsys):
+    train(tmp_path / "run", epochs=1, max_steps=1000)
+    assert "after epoch 1, at step" in capsys.readouterr().err
+
+
 def test_the_command_makes_the_same_run(whole, tmp_path):
     out, _ = whole
     both = write_cats(tmp_path) / "both.tsv"

@@ -190,3 +190,12 @@ def test_parts_that_break_their_contract_say_which():
 def test_a_variant_needs_a_name_of_its_own(name):
     with pytest.raises((TypeError, ValueError), match="name"):
         variant(name)
+
+
+def test_a_part_that_is_spelled_otherwise_is_not_passed_over():
+    with pytest.raises(ValueError, match="is positions meant"):
+
+        @variant("typo")
+        class Typo(Parts):
+            def postions(self):
+                return nn.Identity()

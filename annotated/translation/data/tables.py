@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from annotated.translation.data.formats import HEAD, TABLES, Table, read_tsv, table_suffix
 from annotated.translation.data.pairs import ParallelText, languages, shortened
 from annotated.translation.data.text_files import Name, collect
+from annotated.translation.devices import print_message
 
 # Usual names of columns, by the side that they stand for.
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}
@@ -83,6 +84,10 @@ def select_columns(
     ):
         line = next(number for number, cells in lines if cells)
     first = " and ".join(repr(labels[place]) for place in places)
+    if columns and numbers and names is None and not line:
+        print_message(
+            f"{where}: columns by number, so line 1 is text, too: {first}; give names to leave it out"
+        )
     if codes and (names is not None or line):
         if any(
             is_named(labels[p], codes[1 - i]) > is_named(labels[p], codes[i]) for i, p in enumerate(places)

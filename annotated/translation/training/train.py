@@ -222,6 +222,8 @@ def train_in_group(
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
     early = trainer.progress.step < trainer.progress.last_step(config)
     why = f", as {config.patience} scored epochs were no better," if early else ""
+    if not early and trainer.progress.step < config.max_steps:
+        why = f", after epoch {config.epochs},"
     print_message(f"finished{why} {end}")
     model.eval()
     return translator
