@@ -466,7 +466,7 @@ words = WordTokenizer.train(text.src, language=None)
 marks = WordTokenizer.train(text.tgt, language=None, min_freq=1)
 _ = torch.manual_seed(0)
 model = make_model(len(words), len(marks), N=2, d_model=64, d_ff=128, h=4, dropout=0.0)
-print(f"{len(text.src):,} sentences, {len(words)} words, {len(marks)} marks:", *marks.words[4:])
+print(f"{len(text.src):,} sentences, {len(words)} words, {len(marks)} marks:", *marks.vocabulary[4:])
 
 # %%
 batches = TokenBatches(encode_corpus(text, words, marks), max_tokens=600)
@@ -594,7 +594,7 @@ assert faults["brackets that do not match"] < faults["a tree, for another number
 # tree, and we set the log-probabilities of all others to $-\infty$:
 
 # %%
-number = {mark: marks.encode(mark)[0] for mark in marks.words if marks.encode(mark)}
+number = {mark: marks.encode(mark)[0] for mark in marks.vocabulary[4:] if marks.encode(mark)}
 
 
 def forbid(log_probs, allowed):
