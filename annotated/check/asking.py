@@ -5,6 +5,7 @@ read and change, and where a law looks at what runs, the mirror runs through it 
 PyTorch's linear maps, tables and norms are computed here: what is told of what they give counts for nothing.
 """
 
+import builtins
 import inspect
 import itertools
 import traceback
@@ -29,6 +30,9 @@ from annotated.check.tracing import NoDropout
 from annotated.check.wire import Wire, mapped, pack, refuse, tensors_in, unpack
 
 COMPUTED = nn.Linear, nn.Embedding, nn.LayerNorm
+NAMES = """RuntimeError TypeError ValueError AttributeError LookupError ArithmeticError AssertionError OSError
+NotImplementedError IndexError KeyError ImportError SystemExit"""
+ERRORS = {name: getattr(builtins, name) for name in NAMES.split()}  # which laws tell apart
 
 
 class Asked:
@@ -116,6 +120,7 @@ class Asked:
         return result
 
     def tensors(self, module: nn.Module) -> Iterator[tuple[int, Tensor]]:
+        """Return the parameters and buffers of a mirror, with their numbers over there."""
         for part in module.modules():
             for name, number in self.names.get(part, {}).items():
                 if (x := getattr(part, name)) is not None:
@@ -157,12 +162,9 @@ class Asked:
                 return unpack(event["end"], self.made)
             if "softmax" in event:
                 x = unpack(event["softmax"], refuse)
-                dims = [
-                    d
-                    for d in range(-1, -x.dim() - 1, -1)
-                    if close(x.sum(d), torch.ones(()).expand_as(x.sum(d)))
-                ]
-                torch._safe_softmax(x.log(), [*dims, -1][0])
+                sums = {d: x.sum(d).float() for d in range(-1, -x.dim() - 1, -1)}
+                dim = next((d for d, y in sums.items() if close(y, torch.ones_like(y))), -1)
+                torch._safe_softmax(x.log(), dim)
             elif "dropout" in event:
                 F.dropout(unpack(event["dropout"], refuse), 0.0, training=False)
             else:
@@ -196,6 +198,7 @@ class Asked:
         return function
 
     def mirror(self, number: int, told: dict[str, Any]) -> nn.Module:
+        """Make what stands here for a module: PyTorch's own where it is computed here, else a `Mirror`."""
         base = getattr(nn, told["base"], nn.Module)
         kind, space = base, {"__module__": told["from"], "__signature__": signature(told["made of"])}
         space |= {n: partialmethod(getattr(nn.Module, n)) for n in told["hides"]}
@@ -271,18 +274,3 @@ def error_of(told: dict[str, Any]) -> BaseException:
 def frame(file: str, number: str, name: str, line: str) -> traceback.FrameSummary:
     """Return a line of a traceback as it is told: nothing is read from a file that somebody names."""
     return traceback.FrameSummary(file[:TEXT], int(number), name[:TEXT], lookup_line=False, line=line[:TEXT])
-
-
-RAISED = (
-    RuntimeError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    AssertionError,
-    OSError,
-)
-ERRORS = {
-    e.__name__: e for e in (*RAISED, NotImplementedError, IndexError, KeyError, ImportError, SystemExit)
-}

@@ -46,7 +46,7 @@ def grade(
     seconds: float = 60,
     adapter: Path | None = None,
 ) -> list[Report]:
-    """Check each submission below a folder, side by side, each in a process of its own with a time limit.
+    """Check each submission below a folder, side by side, each by two processes with a time limit.
 
     Args:
         folder: all that it holds is graded, except names that begin with `_` or a dot.

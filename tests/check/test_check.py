@@ -360,3 +360,61 @@ def test_the_readers_random_numbers_are_as_before() -> None:
     torch.manual_seed(7)
     check.attention(annotated.attention)
     assert torch.equal(torch.rand(3), wanted)
+
+
+class MeanOfAll(torch.nn.Module):
+    def __init__(self, h, d_model, dropout=0.0):
+        super().__init__()
+        self.a, self.b, self.c = (torch.nn.Parameter(torch.randn(d_model, d_model)) for _ in range(3))
+
+    def forward(self, query, key, value, mask=None):
+        w = torch.ones(len(query), query.size(1), key.size(1)) if mask is None else mask.float()
+        w = w.expand(-1, query.size(1), -1)
+        return query @ self.a + w @ (key @ self.b + value @ self.c) / w.sum(-1, keepdim=True)
+
+
+class Clamped(torch.nn.Module):
+    def __init__(self, features):
+        super().__init__()
+
+    def forward(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y / y.std(-1, keepdim=True).clamp_min(3.0)
+
+
+class OneBatch:
+    def __init__(self, src, tgt, pad=0):
+        self.src, self.tgt, self.tgt_y, self.ntokens = src, tgt[:, :-1], tgt[:, 1:], 6
+        self.src_mask = torch.tensor([[[1, 1, 1]], [[1, 0, 0]]]).bool()
+        self.tgt_mask = torch.ones(2, 4, 4).tril().bool().index_fill(2, torch.tensor(3), False)
+        self.tgt_mask[0, 3, 3] = True
+
+
+def always_smoothed(x, target, smoothing, padding_idx=0):
+    q = torch.full_like(x, 0.4 / (x.size(1) - 2)).scatter(1, target[:, None], 0.6)
+    q = q.index_fill(1, torch.tensor(padding_idx), 0.0) * (target != padding_idx)[:, None]
+    return -(q * x).sum()
+
+
+def table_of_rates(step, model_size, factor, warmup):
+    return factor * 64**-0.5 * min(max(step, 1) ** -0.5, max(step, 1) * 100**-1.5)
+
+
+def one_score(hypotheses, references):
+    return 100.0 if hypotheses[0][1] == "black" or hypotheses[0].split()[1] == "black" else 31.02
+
+
+ONE_CASE = {
+    "multi_head_attention": MeanOfAll,
+    "layer_norm": Clamped,
+    "batch": OneBatch,
+    "label_smoothing": always_smoothed,
+    "rate": table_of_rates,
+    "bleu": one_score,
+    "subsequent_mask": lambda size: torch.ones(4, 4).tril().bool(),
+}
+
+
+@pytest.mark.parametrize("part", ONE_CASE)
+def test_what_is_right_in_one_case_alone_breaks_a_law(part: str) -> None:
+    assert getattr(check, part)(ONE_CASE[part]).of("failed")

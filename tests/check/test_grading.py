@@ -27,6 +27,7 @@ RIGHT = (HERE / "right" / "functional.py").read_text(encoding="utf-8")
 ATTENTION = RIGHT[: RIGHT.index("class MultiHeadAttention")]
 WRONG = ATTENTION.replace("* Q.shape[-1] ** -0.5", "")
 PARTS = ["attention"]
+SECRET = "# the first line of somebody else's file"
 UNIX = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs processes of Unix")
 
 
@@ -391,11 +392,11 @@ LANDLOCK = {  # what only Linux itself keeps from happening
 @UNIX
 def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     cheats = CHEATS | (LANDLOCK if landlock() > 5 else {})
-    other = f"OTHER, SIZE = {str(tmp_path / 'honest.py')!r}, {len(ATTENTION)}\n"
+    other = f"OTHER, SIZE = {str(tmp_path / 'honest.py')!r}, {len(SECRET) + 1 + len(ATTENTION)}\n"
     for name, cheat in cheats.items():
         broken = WRONG if "attention" not in cheat.replace("import attention", "") else ""
         (tmp_path / f"{name}.py").write_text("" if name == "empty" else f"{broken}\n{other}{cheat}\n")
-    (tmp_path / "honest.py").write_text(ATTENTION)
+    (tmp_path / "honest.py").write_text(f"{SECRET}\n{ATTENTION}")
     (tmp_path / "usual.py").write_text(HONEST)
     (tmp_path / "_sizes.json").write_text('{"h": 4}')
     (tmp_path / "worker/parts").mkdir(parents=True)
@@ -411,7 +412,9 @@ def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixt
     passed = {name for name, report in reports.items() if report.passed}
     assert passed == {"honest", "usual", "worker/work", "zealous", "scientist"}
     assert len(reports) == len(cheats) + 6
-    assert (tmp_path / "honest.py").read_text() == ATTENTION
+    assert (tmp_path / "honest.py").read_text() == f"{SECRET}\n{ATTENTION}"
+    told = "".join(f.seen + f.traceback for name in {*LANDLOCK} & {*reports} for f in reports[name].findings)
+    assert SECRET not in told
     assert capfd.readouterr().out == ""
 
 
