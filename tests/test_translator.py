@@ -134,7 +134,7 @@ def test_scores_that_are_no_numbers_are_an_error_rather_than_an_empty_line(trans
             parameter.fill_(1e30)  # finite, but no product of two is
     large = Translator(model, translator.src_tokenizer, translator.tgt_tokenizer)
     with pytest.raises(ValueError, match="the scores are not finite"):
-        large.translate(["", "a dog"], beam, first_line=11)
+        large.translate(["", "a dog"], beam, numbers=[11, 12])
     assert large.translate(["", " "], beam) == ["", ""]
 
 
@@ -159,6 +159,7 @@ def test_n_best_are_different_the_best_first(translator):
     scores = [score for _, score in found]
     assert scores == sorted(scores, reverse=True)
     assert found[0][0] == translator.translate(["the dog"], beam=3)[0]
+    assert translator.n_best("the dog", 2, beam=3) == found[:2]
     assert translator.n_best(" ") == []
 
 

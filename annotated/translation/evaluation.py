@@ -77,7 +77,7 @@ def score_split(
         warnings.warn(f"BLEU counts words between spaces, which this text lacks; {advice}", stacklevel=2)
     measure = bleu_metric(tokenize)
     options = {name: value for name, value in asdict(search).items() if name != "n_best"}
-    translations = translator.translate(text.src, **options, progress=progress)
+    translations = translator.translate(text.src, **options, numbers=text.lines, progress=progress)
     references = [normalize(line) for line in text.tgt]
     if not measure(references, references).value:
         warnings.warn("BLEU counts runs of four words, and no reference has four; go by chrF", stacklevel=2)

@@ -1,7 +1,7 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -121,8 +121,8 @@ class Translator:
     def n_best(
         self, sentence: str, n: int = SearchConfig.beam, alpha: float = SearchConfig.alpha, **options: Any
     ) -> list[tuple[str, float]]:
-        """Return the best `n` translations that a beam of `n` finds, each with its score, best first."""
-        [best] = self.search([sentence], beam=n, alpha=alpha, n_best=n, **options)
+        """Return the best `n` translations of a beam, by default of `n`, each with its score, best first."""
+        [best] = self.search([sentence], alpha=alpha, n_best=n, **{"beam": n, **options})
         return [(self.tgt_tokenizer.decode(hypothesis.tokens), hypothesis.score) for hypothesis in best]
 
     def search(
@@ -136,7 +136,7 @@ class Translator:
         prefix: str = "",
         max_tokens: int = 4096,
         progress: bool = False,
-        first_line: int = 1,
+        numbers: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character.
 
@@ -148,7 +148,7 @@ class Translator:
             prefix: words with which every translation begins.
             max_tokens: about the most source tokens in a batch, each counted `beam` times.
             progress: show a bar, on a terminal.
-            first_line: number of the first sentence in messages.
+            numbers: those of the sentences in messages, by default from 1.
 
         Raises ValueError for a single string or a table, for scores that are not finite, and as `beam_search`
         does.
@@ -157,12 +157,13 @@ class Translator:
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         texts = list(sentences)
+        numbers = numbers or range(1, len(texts) + 1)
         for i, text in enumerate(texts):
             if not isinstance(text, str):
                 kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"
-                raise ValueError(f"line {first_line + i} {kind}")
+                raise ValueError(f"line {numbers[i]} {kind}")
         full = (i for i, text in enumerate(texts) if normalize(text))
-        sources = {i: self.encode(texts[i], f"line {first_line + i}") for i in full}
+        sources = {i: self.encode(texts[i], f"line {numbers[i]}") for i in full}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         forced = self.tgt_tokenizer.encode(normalize(prefix))
         results: dict[int, list[Hypothesis]] = {}
@@ -190,12 +191,12 @@ class Translator:
                 results |= zip(batch, searched, strict=True)
                 bar.update(len(batch))
         cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(forced)]
-        for message in self.remarks(texts, sources, cut, first_line):
+        for message in self.remarks(texts, sources, cut, numbers):
             warnings.warn(message, stacklevel=3)
         return [results.get(i, []) for i in range(len(texts))]
 
     def remarks(
-        self, texts: list[str], sources: dict[int, list[int]], cut: list[int], first_line: int
+        self, texts: list[str], sources: dict[int, list[int]], cut: list[int], numbers: Sequence[int]
     ) -> Iterator[str]:
         """Say how many lines are unlike those of the training, and how many translations were `cut`."""
         broken = [i for i in sources if "\n" in texts[i].strip()]
@@ -214,8 +215,8 @@ class Translator:
             (cut, f"translations that were cut at their limit; raise max_extra or max_target{end}"),
         ):
             if lines:
-                first = f"the first line {first_line + lines[0]:,}"
-                yield f"{len(lines):,} of {len(texts):,} lines, {first}: {what}"
+                told = f"{len(lines):,} of {len(texts):,} lines, the first line {numbers[lines[0]]:,}"
+                yield f"{told}: {what}"
 
     @cached_property
     def ctranslate2(self) -> "CTranslate2Engine | None":

@@ -7,11 +7,13 @@ import pty
 import subprocess
 import sys
 import threading
+from datetime import date, datetime
 from pathlib import Path
 
+import openpyxl
 import pytest
 import torch
-from command_line import complains, feed
+from command_line import complains, ends, feed
 from small_models import make
 
 from annotated.translation.cli import evaluate, translate
@@ -280,3 +282,42 @@ def test_a_table_comes_back_with_its_translations(name, given, wanted, model, ec
         complains([*asked, path], capfd, "give --columns", "en")
     complains([*asked, path, path], capfd, "a table is translated alone")
     complains([*asked, "--columns", "1"], capfd, "--columns is for a table")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.tsv", "\t")])
+def test_a_table_keeps_the_mark_by_which_spreadsheets_know_its_encoding(
+    name, separator, encoding, model, echo, tmp_path, capfd
+):
+    (tmp_path / name).write_text(f"en{separator}id\nü{separator}7\n", encoding=encoding)
+    assert main(["translate", "--model", str(model), "--columns", "en", str(tmp_path / name)]) == 0
+    mark = "" if encoding == "utf-8" else "\ufeff"
+    wanted = f"{mark}en|id|translation\nü|7|Ü\n".replace("|", separator)
+    assert capfd.readouterr().out == wanted
+
+
+def test_a_sheet_comes_back_with_its_dates_and_times(model, echo, tmp_path, capfd):
+    book = openpyxl.Workbook()
+    days = (date(2026, 1, 1), datetime(2026, 1, 1), datetime(2026, 1, 1, 7, 30))
+    for row in (["en", "day", "from", "to"], ["a", *days]):
+        book.active.append(row)
+    book.save(tmp_path / "t.xlsx")
+    assert main(["translate", "--model", str(model), "--columns", "en", str(tmp_path / "t.xlsx")]) == 0
+    assert capfd.readouterr().out.splitlines()[1] == "a,2026-01-01,2026-01-01 00:00:00,2026-01-01 07:30:00,A"
+
+
+def test_a_line_has_the_number_that_an_editor_shows(model, tmp_path, capfd):
+    """Whatever stands before it: names, empty rows, cells of several lines."""
+    long = "ein " * 5
+    for name, given, number in (
+        ("t.csv", f'en,de\n"ein\nHund",a\n\n,b\n{long},c\n', 6),
+        ("t.tsv", f"en\tde\nein Hund\ta\n\tb\n{long}\tc\n", 4),
+        ("t.jsonl", f'{{"en": "ein", "de": "a"}}\n\n{{"en": "{long}", "de": "c"}}\n', 3),
+        ("t.json", f'\n[\n {{"en": "ein",\n  "de": "a"}},\n\n {{"en": "{long}", "de": "c"}}\n]\n', 6),
+    ):
+        (tmp_path / name).write_text(given)
+        told = f"line {number} has 6 tokens, but max_source is 4"
+        asked = ["--model", model, "--beam", "1", "--max-source", "4", "--columns"]
+        for command in (["translate", *asked, "en", tmp_path / name], ["evaluate", *asked, "en,de", "--src"]):
+            assert ends([*command, *[tmp_path / name][: command[0] == "evaluate"]]) == 0
+            assert told in capfd.readouterr().err

@@ -373,4 +373,4 @@ def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
 def test_a_first_line_that_is_read_as_text_by_numbers_is_told(columns, told, tmp_path, capsys):
     path = write(tmp_path / "own.csv", "Text,Name\none,eins\ntwo,zwei\n")
     assert len(read_pairs(path, columns=columns)) == 2 + told
-    assert ("line 1 is text" in capsys.readouterr().err) == told
+    assert ("the first row is text" in capsys.readouterr().err) == told

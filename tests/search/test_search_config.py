@@ -87,8 +87,8 @@ def test_a_line_over_its_limit_can_be_refused(build):
     _, steps = counted(translator.model)
     with pytest.raises(ValueError, match="line 3 has 6 tokens, but max_source is 4"):
         translator.translate(["w0", "", "w0 w1 w2 w3 w4"])
-    with pytest.raises(ValueError, match="line 103 has 6 tokens"):
-        translator.translate(["w0", "", "w0 w1 w2 w3 w4"], first_line=101)  # of a file that is read in parts
+    with pytest.raises(ValueError, match="line 107 has 6 tokens"):
+        translator.translate(["w0", "", "w0 w1 w2 w3 w4"], numbers=[101, 104, 107])  # of a table's rows
     assert not steps
     assert len(translator.translate(["w0 w1 w2"])) == 1
 

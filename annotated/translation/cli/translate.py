@@ -55,14 +55,14 @@ def translate(args: argparse.Namespace) -> None:
         number = 1  # of the next line, counted over all files
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
-            for first, lines in stream_lines(file, name):
+            for numbers, lines in stream_lines(file, name):
                 bar.set_description(f"by {translator.engine}")
                 with located("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
-                        hypotheses = translator.search(lines, **search, first_line=first)
+                        hypotheses = translator.search(lines, **search, numbers=numbers)
                         printed = list(list_best(hypotheses, translator.tgt_tokenizer, number))
                     else:
-                        printed = translator.translate(lines, **search, first_line=first)
+                        printed = translator.translate(lines, **search, numbers=numbers)
                 print("".join(line + "\n" for line in printed), end="", flush=True)
                 number += len(lines)
                 bar.update(len(lines))
@@ -87,12 +87,15 @@ def translate_table(path: Path, columns: list[str], translator: Translator, sear
     free = (f"translation_{i}" if i else "translation" for i in chain([0], count(2)))
     ours = next(name for name in free if name not in names)
     writer = csv.writer(sys.stdout, delimiter=table.separator, lineterminator="\n")
+    with path.open("rb") as file:
+        if kind in (".csv", ".tsv") and file.read(2) in (b"\xef\xbb", b"\xff\xfe", b"\xfe\xff"):
+            sys.stdout.write("\ufeff")  # the mark by which spreadsheets know UTF-8
     if line or kind == ".parquet":
         writer.writerow([*labels, ours])
     while group := list(islice(rows, MOST)):
         with located(f"{path}: "):
-            texts = [cells[place] or "" for _, cells in group]
-            translations = translator.translate(texts, **search, first_line=group[0][0])
+            numbers, texts = zip(*((number, cells[place] or "") for number, cells in group), strict=True)
+            translations = translator.translate(texts, **search, numbers=numbers)
         for (_, cells), translation in zip(group, translations, strict=True):
             if objects is None:
                 writer.writerow([*cells, translation])
@@ -152,10 +155,10 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
     return file
 
 
-def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+def stream_lines(file: Any, name: str) -> Iterator[tuple[range, list[str]]]:
     """Read lines as they come, in groups, each at most twice as large as the last.
 
-    Yields the number of a group's first line, and its lines. So what is typed, or comes slowly, is translated
+    Yields the numbers of a group's lines, and the lines. So what is typed, or comes slowly, is translated
     line by line, and the first lines of a large file soon.
     Raises ValueError naming the line that is not UTF-8.
     """
@@ -170,6 +173,7 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[int, list[str]]]:
         lines = io.BytesIO(whole + newline + (rest if ended else b"")).readlines()
         while lines:
             group, lines = lines[:size], lines[size:]
-            yield count + 1, list(decode_lines(group, name, after=count))
+            decoded = list(decode_lines(group, name, after=count))
+            yield range(count + 1, count + 1 + len(decoded)), decoded
             count += len(group)
             size = min(2 * size, MOST * threads)

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,8 +118,8 @@ def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
 
     In the fields, numbers stay as they are written.
     """
-    lines = ((i, line) for i, line in enumerate(iterate_lines(path), start=1) if line.strip())
-    begin = next(lines, None)
+    lines = enumerate(iterate_lines(path), start=1)
+    begin = next(((i, line) for i, line in lines if line.strip()), None)
     if begin is None:
         raise ValueError(f"{path}: there are no rows")
     form = "there must be an object in each line, or one array of objects"
@@ -132,21 +133,24 @@ def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
 
     every: Iterable[tuple[int, str]] = chain([begin], lines)
     if begin[1].lstrip().startswith("["):
-        whole = "\n".join(line for _, line in every)
-        every = enumerate(cut_array(whole, len(parse(1, whole))), start=1)
+        whole = "\n" * (begin[0] - 1) + "\n".join(line for _, line in every)
+        every = cut_array(whole, len(parse(1, whole)))
     for line, text in every:
+        if not text.strip():
+            continue
         if not isinstance(fields := parse(line, text), dict):
             raise ValueError(f"{path}, line {line:,}: {fields!s:.40} is not an object; {form}")
         yield line, text, fields
 
 
-def cut_array(text: str, length: int) -> Iterator[str]:
-    """Cut an array of JSON, known to be right, into its items, each as one line."""
-    decoder, end = json.JSONDecoder(), text.index("[") + 1
+def cut_array(text: str, length: int) -> Iterator[tuple[int, str]]:
+    """Cut an array of JSON, known to be right, into its items: the line where each begins, and its text."""
+    decoder, end, line, counted = json.JSONDecoder(), text.index("[") + 1, 1, 0
     for _ in range(length):
         begin = BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        line, counted = line + text.count("\n", counted, begin), begin
         _, end = decoder.raw_decode(text, begin)
-        yield text[begin:end].replace("\n", " ")
+        yield line, text[begin:end].replace("\n", " ")
 
 
 def flatten(fields: dict[str, Any]) -> dict[str, Any]:
@@ -175,6 +179,7 @@ def read_parquet(path: Name) -> Table:
 def read_xlsx(path: Name) -> Table:
     """Read the sheet of an .xlsx file that is in front; whole numbers without a format are as they look."""
     openpyxl = require("openpyxl", extra="data")
+    is_datetime = openpyxl.styles.numbers.is_datetime
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (openpyxl.utils.exceptions.InvalidFileException, KeyError, ValueError, BadZipFile) as error:
@@ -183,6 +188,8 @@ def read_xlsx(path: Name) -> Table:
     def shown(cell: Any) -> Any:
         if isinstance(cell.value, bool):
             return str(cell.value).upper()
+        if isinstance(cell.value, datetime) and is_datetime(cell.number_format) == "date":
+            return cell.value.date()
         plain = isinstance(cell.value, int) and cell.number_format in ("General", "@")
         return str(cell.value) if plain else cell.value
 

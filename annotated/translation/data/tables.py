@@ -86,7 +86,7 @@ def select_columns(
     first = " and ".join(repr(labels[place]) for place in places)
     if columns and numbers and names is None and not line:
         print_message(
-            f"{where}: columns by number, so line 1 is text, too: {first}; give names to leave it out"
+            f"{where}: columns by number, so the first row is text: {first}; give names to leave it out"
         )
     if codes and (names is not None or line):
         if any(
