@@ -151,7 +151,7 @@ def process_group(device: torch.device) -> Iterator[None]:
                 traceback.clear_frames(each.__traceback__)
         if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
             told = f"{node()} has lost another process of this run, which says why"
-            raise DistributedError(f"{told}; --resume goes on from the newest checkpoint") from None
+            raise DistributedError(f"{told}; --resume, in Python resume=True, goes on") from None
         raise
     finally:
         dist.destroy_process_group()

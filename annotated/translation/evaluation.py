@@ -73,7 +73,7 @@ def score_split(
         raise ValueError(f"this text is tokenized already: its BLEU takes no tokenizer {tokenize!r}")
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     if tokenize == "13a" and not tokenized and lacks_spaces(text.tgt[:1000]):
-        advice = "name its language by --pair, or a tokenizer by --bleu-tokenize, such as zh or char"
+        advice = "name its pair of languages, or --bleu-tokenize, in Python tokenize, such as zh or char"
         warnings.warn(f"BLEU counts words between spaces, which this text lacks; {advice}", stacklevel=2)
     measure = bleu_metric(tokenize)
     options = {name: value for name, value in asdict(search).items() if name != "n_best"}

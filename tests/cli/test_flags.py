@@ -1,12 +1,15 @@
 """Flags, files of settings, and what of both is refused."""
 
+import ast
 import json
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from command_line import complains
 
+import annotated
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.cli.main import BY_HAND, make_parser, parse
 from annotated.translation.training.config import TrainingConfig
@@ -32,6 +35,19 @@ def test_the_usage_of_a_command_names_what_it_needs_and_no_flag():
     commands = make_parser()[1]
     assert commands["train"].usage == "annotated train [FLAG ...]"
     assert commands["reproduce"].usage == "annotated reproduce RECIPE [FLAG ...]"
+
+
+def test_messages_name_flags_that_there_are_and_what_python_has_in_their_place():
+    flags = {flag for command in make_parser()[1].values() for flag in command._option_string_actions}
+    for path in Path(annotated.__file__).parent.rglob("*.py"):
+        for statement in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(statement, ast.Raise | ast.Assign | ast.AugAssign | ast.Call | ast.Return):
+                constants = (node.value for node in ast.walk(statement) if isinstance(node, ast.Constant))
+                text = " ".join(value for value in constants if isinstance(value, str))
+                named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+                assert named <= flags, text
+                both = path.parent.name == "cli" or re.search("in Python|command line|verbose=True", text)
+                assert both or not named, text
 
 
 def settings_file(folder, content):

@@ -4,6 +4,8 @@ import csv
 import gzip
 import json
 import os
+import re
+import shlex
 from datetime import datetime
 from pathlib import Path
 from threading import Thread
@@ -130,7 +132,7 @@ def test_names_that_do_not_tell_the_direction_are_asked_about(name, tmp_path):
             assert list(read_pairs(path, pair="de-en")) == [pair[::-1] for pair in rows]
     path = write_rows(tmp_path / name, ("English", "German"), rows)
     if name != "t.tsv":  # where that is a pair of text
-        with pytest.raises(ValueError, match="are the columns 'English' and 'German' de-en"):
+        with pytest.raises(ValueError, match="are 'English' and 'German' de-en"):
             read_pairs(path, pair="de-en")
     assert list(read_pairs(path, ("German", "English"), pair="de-en")) == [pair[::-1] for pair in rows]
     if name not in ("t.json", "t.jsonl", "t.tsv"):
@@ -246,6 +248,12 @@ def test_a_first_row_is_names_or_text_and_is_told(tmp_path):
         read_pairs(unsure)
     assert len(read_pairs(unsure, ("English", "German"))) == 30
     assert len(read_pairs(unsure, (1, 2))) == 31
+    with pytest.raises(ValueError, match="may be names or text") as error:
+        read_pairs(write(tmp_path / "t.csv", "Text ,Übersetzung\ndog,Hund\n"))
+    [_, pasted] = shlex.split(re.search(r"--columns \S+", str(error.value))[0])
+    assert len(read_pairs(tmp_path / "t.csv", pasted.split(","))) == 1
+    with pytest.raises(ValueError, match="there are 'Source text', id, 'Target text'"):
+        read_pairs(write(tmp_path / "t.csv", "Source text,id,Target text\na b,c,d e\n"))
     assert len(read_pairs(write(tmp_path / "t.tsv", f"dog\tHund\n{rows}cat\tKatze\n"))) == 32
 
 

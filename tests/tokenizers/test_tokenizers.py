@@ -1,3 +1,4 @@
+import re
 import warnings
 
 import pytest
@@ -77,7 +78,7 @@ def test_training_is_deterministic_quiet_and_keeps_to_the_size(capfd):
 
 @pytest.mark.parametrize(("text", "size"), [("a a", 4), ("a a", -3), ("all of them once", None)])
 def test_a_vocabulary_without_a_token_is_refused(text, size):
-    with pytest.raises(ValueError, match=r"tokens is left.*--tokenizer subwords"):
+    with pytest.raises(ValueError, match=r"tokens is left.*tokenizer subwords"):
         WordTokenizer.train([text], None, vocab_size=size)
 
 
@@ -91,7 +92,7 @@ def test_no_training_sentence_is_left_out(awkward):
 @pytest.mark.parametrize("size", [-5, 1, 259])
 def test_a_vocabulary_without_room_for_bytes_is_refused(size):
     with pytest.raises(
-        ValueError, match=rf"^vocab_size, by --vocab, must be from 260 to 1,000,000, not {size}$"
+        ValueError, match=rf"^vocab_size, in training vocab, must be from 260 to 1,000,000, not {size}$"
     ):
         SentencePieceTokenizer.train(SENTENCES, size)
 
@@ -153,11 +154,13 @@ def test_a_sample_of_many_lines_is_spread_over_the_text(monkeypatch):
     assert any("xy" in piece for piece in tokenizer.vocabulary)
 
 
-def test_too_few_subwords_for_the_characters_are_told_a_number_that_is_enough():
+def test_too_few_subwords_for_the_characters_are_told_the_least_number_that_is_enough():
     text = ["".join(map(chr, range(start, start + 50))) for start in range(0x4E00, 0x5200, 50)]
     with pytest.raises(ValueError, match=r"give --vocab \d+") as error:
         SentencePieceTokenizer.train(text, 400)
-    enough = int(str(error.value).partition("--vocab ")[2].partition(",")[0])
+    enough = int(re.search(r"--vocab (\d+) at least", str(error.value))[1])
+    with pytest.raises(ValueError, match="give --vocab"):
+        SentencePieceTokenizer.train(text, enough - 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that so small a text has fewer pieces
         assert SentencePieceTokenizer.train(text, enough).decode(range(enough // 2))

@@ -174,12 +174,13 @@ def test_a_damaged_checkpoint_can_be_done_without(file, one_thread, tmp_path):
 
 
 def test_other_text_is_refused(tmp_path):
-    make_trainer(tmp_path, max_steps=4, fingerprint="a").fit()
-    before = read_json(tmp_path / "training.json")
+    out = tmp_path / "a run"
+    make_trainer(out, max_steps=4, fingerprint="a").fit()
+    before = read_json(out / "training.json")
     for text in ("b", ""):
-        with pytest.raises(ValueError, match=f"was begun with other text .* --init-from {tmp_path}$"):
-            make_trainer(tmp_path, fingerprint=text).fit(resume=True)
-    assert read_json(tmp_path / "training.json") == before
+        with pytest.raises(ValueError, match=f"was begun with other text .* --init-from '{out}', in Python"):
+            make_trainer(out, fingerprint=text).fit(resume=True)
+    assert read_json(out / "training.json") == before
 
 
 @pytest.mark.parametrize("count", [20, 90])

@@ -49,9 +49,10 @@ def load_corpus(
     Raises ValueError for an unknown name, or an argument that the corpus does not take.
     """
     if name == "own":
-        raise ValueError("the corpus is text of your own: name its files by --src")
+        raise ValueError("the corpus is text of your own: name its files by --src, in Python own_corpus")
     if name not in NAMES and not name.startswith(HUB):
-        raise ValueError(f"unknown corpus {name!r}; known: {', '.join(NAMES)}, hf:NAME; files: --src")
+        known = f"{', '.join(NAMES)}, hf:NAME; files: --src, in Python own_corpus"
+        raise ValueError(f"unknown corpus {name!r}; known: {known}")
     if tokenized and name != "multi30k":
         raise ValueError(f"{name} has no tokenized text; only multi30k has")
     if columns and not name.startswith((HUB, "wmt14")):
@@ -161,7 +162,7 @@ def find_file(name: str, url: str) -> Path:
     if name not in checksums:
         folder = name.partition("/")[0]
         known = ", ".join(path for path in checksums if path.startswith(folder) and "train" in path)
-        raise ValueError(f"there is no file {name}: take another --pair; there are {known}")
+        raise ValueError(f"there is no file {name}: take another pair; there are {known}")
     cache = Path(platformdirs.user_cache_dir("annotated")) / name
     places = [Path(os.environ["ANNOTATED_DATA"]) / name] if os.environ.get("ANNOTATED_DATA") else []
     path = next((place for place in [*places, cache] if place.exists()), None)

@@ -198,7 +198,7 @@ def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
     sources, source_of = np.unique(numbers, return_inverse=True)
     if len(sources) <= len(names):
         few = f"{len(sources)} different source sentences are too few for {' and '.join(('train', *names))}"
-        raise ValueError(f"{text.name}: {few}; give text to validate on, by --val-src")
+        raise ValueError(f"{text.name}: {few}; give text to validate on, by --val-src, in Python validation")
     size = min(2000, max(1, len(sources) // 20))
     split_of = np.minimum(source_of // size, len(names))
     train = text.take(np.flatnonzero(split_of == len(names)), "train")

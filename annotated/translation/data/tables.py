@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from annotated.translation.data.formats import HEAD, TABLES, Table, read_tsv, table_suffix
@@ -94,11 +95,11 @@ def select_columns(
         ):
             raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
         if columns is None and not KNOWN.issuperset(chosen) and not all(map(is_named, chosen, codes)):
-            raise ValueError(f"{where}: are the columns {first} {pair}? Give --columns, source first")
+            raise ValueError(f"{where}: are {first} {pair}? Give --columns, in Python columns, source first")
     if spare and columns is None and places[0] == 0 and len(labels) > 2:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
-            raise ValueError(f"{where}: the first column holds numbers; name two by --columns, such as 2,3")
+            raise ValueError(f"{where}: column 1 holds numbers; give --columns, in Python columns, as in 2,3")
 
     def checked() -> Iterator[tuple[int, Sequence[Any]]]:
         for number, cells in chain(lines, rows):
@@ -152,7 +153,7 @@ def find_columns(
         )
         raise ValueError(f"{where}: the first row has only one column, {shortened(labels[0])!r}; {cut}")
     if not len(places) == len(found) == len({*places}) == count:
-        shown = ", ".join([*map(shortened, labels[:20]), *["..."][: len(labels) > 20]])
+        shown = ", ".join([*map(quote, map(shortened, labels[:20])), *["..."][: len(labels) > 20]])
         lost = " or ".join(str(c) for c, at in zip(columns or (), found, strict=False) if at is None)
         lost = lost and f"there is not one column {lost}; "
         sides = "name or number of the source" if count == 1 else "names or numbers of source and target"
@@ -179,10 +180,10 @@ def begins_with_names(rows: Sequence[Sequence[Any]], usually: bool, where: str) 
         return False
     if usually and not others:
         return True
-    shown = ",".join(map(str, rows[0]))
+    shown = quote(",".join(str(cell).strip() for cell in rows[0]))
     raise ValueError(
         f"{where}: the first row, {shown}, may be names or text; give --columns {shown} for names, "
-        "or the numbers of the columns, such as --columns 1,2, for text"
+        "or the numbers of the columns, such as --columns 1,2, for text (in Python columns)"
     )
 
 

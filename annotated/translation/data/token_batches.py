@@ -39,7 +39,7 @@ class EncodedPairs(Pairs):
             return super().report()
         unknown = f"  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens"
         if max(src, tgt) > 0.1:
-            unknown += "; a new model with other units, by --tokenizer, would know them"
+            unknown += "; a new model with another tokenizer would know them"
         return f"{super().report()}\n{unknown}"
 
 

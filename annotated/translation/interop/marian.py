@@ -203,7 +203,7 @@ def to_marian(
     check_exportable(model, src_tokenizer, tgt_tokenizer)
     for name, value in {"norm_first": False, "positions": "sinusoidal", "layer_norm_eps": 1e-5}.items():
         if (ours := getattr(model.config, name)) != value:
-            advice = "export it --to ctranslate2, or train one with --preset tiny or --no-norm-first"
+            advice = "export it to CTranslate2, or train one of the preset tiny, or without norm_first"
             raise ValueError(f"{name} is {ours!r}; Marian's models have {value!r}: {advice}")
     src, tgt = vocabulary(src_tokenizer), vocabulary(tgt_tokenizer)
     symbols = dict(zip(SYMBOLS, (START, END, PAD), strict=True)) | {"forced_eos_token_id": END}
@@ -219,7 +219,7 @@ def to_marian(
     with creating_folder(Path(folder)) as new:
         for name, tokenizer in {"source": src_tokenizer, "target": tgt_tokenizer}.items():
             if not isinstance(tokenizer, Subwords):
-                advice = "export it --to ctranslate2, or train with --tokenizer subwords"
+                advice = "export it to CTranslate2, or train with the tokenizer subwords"
                 raise ValueError(f"Marian's text is cut by SentencePiece, this model's is not: {advice}")
             (new / f"{name}.spm").write_bytes(tokenizer.model)
         write_json(new / "config.json", marian_settings(model.config) | symbols)

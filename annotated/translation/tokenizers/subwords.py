@@ -102,7 +102,7 @@ class SentencePieceTokenizer(Subwords):
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= MOST_PIECES:
             bounds = f"from {least} to {MOST_PIECES:,}"
-            raise ValueError(f"vocab_size, by --vocab, must be {bounds}, not {vocab_size}")
+            raise ValueError(f"vocab_size, in training vocab, must be {bounds}, not {vocab_size}")
         if isinstance(sentences, str):
             raise TypeError("sentences must be an iterable of strings, not one string")
         lines = (line.translate(TRAINABLE) for sentence in sentences for line in sentence.split("\n"))
@@ -117,7 +117,7 @@ class SentencePieceTokenizer(Subwords):
         except RuntimeError as error:
             if few := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
                 told = f"{vocab_size} subwords do not hold the text's characters"
-                raise ValueError(f"{told}; give --vocab {int(few[1]) + 1000}, in Python vocab") from None
+                raise ValueError(f"{told}; give --vocab {few[1]} at least, in Python vocab") from None
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:

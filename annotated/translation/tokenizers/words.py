@@ -27,7 +27,7 @@ def count_tokens(
     kept = frequent if vocab_size is None else frequent[: max(0, vocab_size - len(SPECIALS))]
     if not kept:
         why = f"vocab_size is {vocab_size}, with four symbols, and a token must occur {min_freq} times"
-        advice = "take a larger --vocab, or other units: --tokenizer subwords"
+        advice = "take a larger vocab, or other units, such as the tokenizer subwords"
         raise ValueError(f"none of {len(counts):,} tokens is left: {why}; {advice}")
     return kept
 

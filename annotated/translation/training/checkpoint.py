@@ -6,6 +6,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -110,7 +111,9 @@ def check_settings(
 ) -> None:
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
-    other = f"to change that, begin another run with --init-from {run}"
+    other = f"to change that, begin another run with --init-from {quote(str(run))}, in Python init_from"
+    new = "for another, begin a new run, without init_from"
+    remedies = {"vocab": new, "minutes": "to go on for longer, raise --max-steps, in Python max_steps"}
     free = {*CHANGEABLE, "lengths"}  # what these are of, the text, is compared
     if settings.get("average_of") == "best":
         free.discard("metric")  # by another one, the best of those that were kept are unknown
@@ -121,11 +124,10 @@ def check_settings(
     if progress.update_batches == saved.update_batches:
         free.add("accumulate")
     for name, value in training_settings(checkpoint).items():
-        new = settings.get(name, value)
-        if new != value and name not in free:
-            units = name.endswith("tokenizer") or name in ("vocab", "minutes")
-            advice = "for another, begin a new run, without --init-from" if units else other
-            raise ValueError(f"{run} was begun with {name} = {value!r}, not {new!r}; {advice}")
+        asked = settings.get(name, value)
+        if asked != value and name not in free:
+            advice = new if name.endswith("tokenizer") else remedies.get(name, other)
+            raise ValueError(f"{run} was begun with {name} = {value!r}, not {asked!r}; {advice}")
     if saved.fingerprint not in ("", progress.fingerprint):
         raise ValueError(f"{run} was begun with other text to train or validate on; {other}")
 

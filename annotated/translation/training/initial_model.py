@@ -64,7 +64,7 @@ def new_model(
         src = learn(kinds[0], languages[0], "src")
         tgt = learn(kinds[1], languages[1], "tgt")
     elif kinds[0] != kinds[1] or (kinds[0] == "words" and languages[0] != languages[1]):
-        raise ValueError("two tokenizers make two vocabularies: use --tied-embeddings target or none")
+        raise ValueError("two tokenizers make two vocabularies: tied_embeddings must be target or none")
     else:
         src = tgt = learn(kinds[0], languages[0], "src", "tgt")
     return EncoderDecoder.from_config(make_config(len(src), len(tgt), **settings)), src, tgt

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from filelock import FileLock
@@ -73,7 +74,7 @@ class RunFolder:
         if names and not (checkpoints or holds_model or LOCK_FILE in names):
             raise ValueError(f"{self.path} holds {names[0]}, but no run; choose a new or an empty folder")
         if resume and holds_model and not checkpoints:
-            advice = f"to train it further, begin another run with --init-from {self.path}"
+            advice = f"to train it, begin a run with --init-from {quote(str(self.path))}, in Python init_from"
             raise ValueError(f"{self.path} holds a model, but no checkpoint to go on from; {advice}")
         if not resume and (checkpoints or holds_model):
             advice = "go on with it by --resume, in Python resume=True, or name another folder"

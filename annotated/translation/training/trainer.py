@@ -246,7 +246,7 @@ class Trainer:
             chosen_by = logged[f"validation_{c.metric}"] = score.value
             line += f", greedy {score.name} {score.value:.1f}"
             if chosen_by == (100 if metric.lower_is_better else 0) and scores.accuracy > 0.9:
-                line += ", which does not fit the accuracy: another --metric may suit this text"
+                line += ", which does not fit the accuracy: another metric may suit this text"
         p.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.
         p.count_score(chosen_by, c.metric, epoch_ends=p.batches == 0)

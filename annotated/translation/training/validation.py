@@ -34,7 +34,7 @@ class Validation:
         references = [tokenizer.decode(row) for row in batches.pairs.tgt[:1000]]
         advice = "take another metric, such as chrf"
         if metric == "bleu" and bleu_tokenizer(language) == "13a" and lacks_spaces(references):
-            advice = f"name its language by --pair, or {advice}"
+            advice = f"name its language by --pair, in Python pair, or {advice}"
             raise ValueError(f"BLEU counts words between spaces, which the targets lack; {advice}")
         if metric == "bleu" and self.metric and not self.metric(references, references).value:
             raise ValueError(f"BLEU counts runs of four words, and no target has four; {advice}")
