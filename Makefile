@@ -142,7 +142,7 @@ coverage: $(READY) ## which lines of annotated/ the unit tests run (longer than 
 	$(COVERAGE) $(BIN)/python -m coverage report
 
 # The tests whose results follow from how a library multiplies, adds and rounds.
-KERNEL_TESTS := tests/transformer tests/fast $(addprefix tests/,search/test_beam_watch.py search/test_cache.py \
+KERNEL_TESTS := tests/transformer $(addprefix tests/,test_cpu_kernels.py search/test_beam_watch.py search/test_cache.py \
   interop/test_interop_annotated.py interop/test_ctranslate2_engine.py interop/test_interop_torch.py)
 
 test-processors: $(READY) ## run the tests as on older processors, an hour each (SHORT=1: only what depends on that, minutes)

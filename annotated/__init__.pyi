@@ -3,7 +3,8 @@
 from . import check as check, metrics as metrics, plots as plots, translation as translation
 from .attention_maps import capture_attention as capture_attention
 from .batches import Batch as Batch, data_gen as data_gen, padding_mask as padding_mask
-from .fast import CpuKernels as CpuKernels
+from .cpu_kernels import CpuKernels as CpuKernels
+from .evaluation_mode import evaluating as evaluating
 from .loop import (
     SimpleLossCompute as SimpleLossCompute,
     TrainState as TrainState,
@@ -18,7 +19,6 @@ from .metrics import (
     paired_bootstrap as paired_bootstrap,
     tokenized_bleu as tokenized_bleu,
 )
-from .modes import evaluating as evaluating
 from .perplexity import score_tokens as score_tokens
 from .schedule import noam_scheduler as noam_scheduler, rate as rate
 from .search.beam import Hypothesis as Hypothesis, beam_search as beam_search

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.attention import Mask, MultiHeadedAttention
 from annotated.transformer.cache import KeyValueCache
 from annotated.transformer.model import EncoderDecoder

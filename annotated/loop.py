@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from annotated.batches import Batch
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch.nn import functional as F
 
 from annotated.batches import Batch
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.model import EncoderDecoder
 
 TOKENS_AT_ONCE = 1024  # whose log-probabilities are in memory together

@@ -4,7 +4,7 @@
     python benchmarks/attention.py --size base
 
 All heads of one layer, forward and backward, on a batch of so many positions cut into sentences of 8, 16, ...
-tokens, a mask on the padding. `annotated.fast.UNFUSED_UP_TO` is set by what this finds on a CPU.
+tokens, a mask on the padding. `annotated.cpu_kernels.UNFUSED_UP_TO` is set by what this finds on a CPU.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from records import installed
 from torch import Tensor
 
 from annotated.batches import padding_mask
-from annotated.extras import require
+from annotated.optional import require
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.translation.data import pad_rows

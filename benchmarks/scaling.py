@@ -18,7 +18,7 @@ from timing import Measured, check_agreement, race
 from torch import Tensor
 from workload import CONFIGS
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder

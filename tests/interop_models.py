@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from annotated.batches import Batch, padding_mask
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
 from annotated.translation.tokenizers import SentencePieceTokenizer

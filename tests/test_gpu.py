@@ -6,7 +6,7 @@ from tiny_runs import make_trainer
 from torch import Tensor, distributed as dist
 
 from annotated.batches import Batch
-from annotated.fast import quick_dropout
+from annotated.cpu_kernels import quick_dropout
 from annotated.loss import LabelSmoothing, smoothed_cross_entropy
 from annotated.transformer.attention import MultiHeadedAttention, attention
 from annotated.transformer.model import EncoderDecoder, make_model

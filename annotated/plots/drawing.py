@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from annotated.extras import require
+from annotated.optional import require
 
 Tokens = Sequence[str]
 Style = dict[str, Any]  # arguments that say how something is drawn

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
 from annotated.search.greedy import forbid, source_mask
 from annotated.transformer.attention import MultiHeadedAttention

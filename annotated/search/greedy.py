@@ -6,7 +6,7 @@ from operator import index
 import torch
 from torch import Tensor
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import START
 from annotated.transformer.model import EncoderDecoder

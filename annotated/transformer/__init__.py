@@ -8,5 +8,5 @@
     variants    the parts of a model, and how a variant replaces some
     model       encoder, decoder and the whole (section 3.1, Figure 1)
 
-Its loss, its schedule and its training loop stand beside this folder; `fast` computes the same faster.
+Its loss, its schedule and its training loop stand beside this folder; `cpu_kernels` computes the same faster.
 """

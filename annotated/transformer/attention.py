@@ -27,7 +27,7 @@ def attention(
     """Scaled dot-product attention (section 3.2.1, equation 1): softmax(Q K^T / sqrt(d_k)) V.
 
     This is the form to read. The model computes the same by PyTorch's fused kernel, which it calls in
-    `MultiHeadedAttention.attend`; in training on a CPU `fast.CpuKernels` takes this form for short sentences.
+    `MultiHeadedAttention.attend`; `CpuKernels` takes this form for short sentences in training on a CPU.
 
     Args:
         query: (..., T, d_k), floating point.

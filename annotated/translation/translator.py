@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from annotated.attention_maps import TranslationAttention, capture_attention
 from annotated.batches import padding_mask
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.search.beam import Hypothesis, beam_search
 from annotated.search.config import Penalty, SearchConfig
 from annotated.transformer.attention import subsequent_mask

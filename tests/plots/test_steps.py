@@ -22,7 +22,7 @@ from annotated.plots import step_through, watch_learning
 from annotated.transformer.model import EncoderDecoder, make_model
 
 HERE = Path(__file__).parents[1]
-SCRIPT = HERE.parent / "annotated/plots/steps/steps.js"
+SCRIPT = HERE.parent / "annotated/plots/pages/steps.js"
 WORDS = ["<s>", "</s>", "a", "the", "cat", "dog", "runs", "sleeps", "ein", "eine", "Hund"]
 PAIRED = {"a": "ein", "the": "eine", "dog": "Hund", "cat": "cat"}
 SENTENCES = [[one, two, three] for one in WORDS[2:4] for two in WORDS[4:6] for three in WORDS[6:8]]

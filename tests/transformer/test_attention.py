@@ -9,7 +9,7 @@ from torch import nn
 
 from annotated.attention_maps import attention_weights, capture_attention
 from annotated.batches import padding_mask
-from annotated.fast import CpuKernels
+from annotated.cpu_kernels import CpuKernels
 from annotated.transformer.attention import MultiHeadedAttention, attention, subsequent_mask
 from annotated.transformer.model import make_model
 

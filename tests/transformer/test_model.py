@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from annotated.batches import Batch, padding_mask
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.layers import DecoderLayer, Embeddings, EncoderLayer, PositionwiseFeedForward
 from annotated.transformer.model import (

@@ -10,7 +10,7 @@ from page_models import TEXTS, page, small_translator
 from torch import Tensor, nn
 
 from annotated.attention_maps import capture_attention
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.attention import MultiHeadedAttention, subsequent_mask
 from annotated.transformer.layers import Embeddings, SublayerConnection
 from annotated.transformer.model import EncoderDecoder, Generator

@@ -10,7 +10,7 @@ from sources import fill
 
 # The command line is in the README, the rest is for insiders.
 INSIDE = ("cli", "files", "limits", "threads")
-LEFT_OUT = {"annotated.__main__", "annotated.extras", *(f"annotated.translation.{name}" for name in INSIDE)}
+LEFT_OUT = {"annotated.__main__", "annotated.optional", *(f"annotated.translation.{name}" for name in INSIDE)}
 MODULE = """# {heading}
 
 ```{{eval-rst}}

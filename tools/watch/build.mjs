@@ -8,7 +8,7 @@ import { build } from "esbuild";
 
 const PAGES = [
   ["src/main.tsx", "annotated/translation/watch", "watch"],
-  ["src/steps/main.tsx", "annotated/plots/steps", "steps"],
+  ["src/steps/main.tsx", "annotated/plots/pages", "steps"],
 ];
 
 for (const [entry, folder, name] of PAGES) {

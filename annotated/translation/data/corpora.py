@@ -18,7 +18,7 @@ from typing import Any
 import platformdirs
 import torch
 
-from annotated.extras import require
+from annotated.optional import require
 from annotated.translation.data.formats import Table
 from annotated.translation.data.grammar import grammar
 from annotated.translation.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, languages

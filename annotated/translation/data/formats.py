@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
-from annotated.extras import require
+from annotated.optional import require
 from annotated.translation.data.text_files import Name, iterate_lines
 from annotated.translation.files import dict_of_unique
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from annotated.extras import require
+from annotated.optional import require
 from annotated.search.beam import Hypothesis
 from annotated.search.config import SearchConfig
 from annotated.transformer.model import EncoderDecoder

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from annotated.extras import require
+from annotated.optional import require
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.files import creating_folder, settings_from_json, write_json
 from annotated.translation.interop.common import (

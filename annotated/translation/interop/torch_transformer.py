@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.translation.interop.common import check_parts

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.config import TransformerConfig

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import regex
 
-from annotated.extras import require
+from annotated.optional import require
 from annotated.translation.tokenizers.common import SPECIALS, UNK, Tokenizer, without_surrogates
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from annotated.modes import evaluating
+from annotated.evaluation_mode import evaluating
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import TransformerConfig

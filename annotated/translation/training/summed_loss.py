@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from annotated.fast import CpuKernels
+from annotated.cpu_kernels import CpuKernels
 from annotated.loss import LabelSmoothing, smoothed_cross_entropy
 from annotated.transformer.model import EncoderDecoder, Generator
 

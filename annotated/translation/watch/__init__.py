@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from annotated.plots.steps import check_settings, document, framed, json_in_script
+from annotated.plots.pages import check_settings, document, framed, json_in_script
 from annotated.translation.storage.model_folder import named_state
 from annotated.translation.tokenizers import SentencePieceTokenizer, normalize
 from annotated.translation.translator import Translator

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from annotated.fast import CpuKernels, quick_dropout
+from annotated.cpu_kernels import CpuKernels, quick_dropout
 from annotated.transformer.attention import MultiHeadedAttention
 
 
