@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from annotated.check.adapt import CONVENTIONS, PARTS, Code, Names, Source
-from annotated.check.comparing import Failure
+from annotated.check.assertions import Failure
 from annotated.check.law import SECONDS, Law, TimeUp, blame_causes, crash, guard, raised_in
 from annotated.check.laws import LAWS
 from annotated.check.loading import as_script
 from annotated.check.report import Finding, Report
+from annotated.check.user_code import CONVENTIONS, PARTS, Code, Names, Source
 
 __all__ = ["LAWS", "Code", "Failure", "Finding", "Law", "Report", "cases", "run", "run_file", *PARTS]
 

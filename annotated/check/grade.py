@@ -21,14 +21,14 @@ from typing import Any, get_args
 import torch
 
 from annotated.check import LAWS, hold_loaded
-from annotated.check.adapt import PARTS, Code
-from annotated.check.answering import Answers
-from annotated.check.asking import Asked
-from annotated.check.confined import confine
+from annotated.check.judge import Asked
 from annotated.check.law import EXCUSED
 from annotated.check.loading import as_script
+from annotated.check.protocol import Gone
 from annotated.check.report import TEXT, Finding, Report, Status
-from annotated.check.wire import Gone
+from annotated.check.sandbox import confine
+from annotated.check.user_code import PARTS, Code
+from annotated.check.worker import Answers
 
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import torch
 
-from annotated.check.adapt import PARTS, Code, Missing, Unclear
-from annotated.check.comparing import Failure
+from annotated.check.assertions import Failure
 from annotated.check.mistakes import explain
 from annotated.check.report import Finding, Status
+from annotated.check.user_code import PARTS, Code, Missing, Unclear
 
 SECONDS = 20.0  # for each law, of computing
 EXCUSED = "said not to apply: "
@@ -27,7 +27,7 @@ class Law:
     """A property that any implementation keeps."""
 
     name: str
-    part: str  # what it is a law of: a key of `adapt.PARTS`
+    part: str  # what it is a law of: a key of `user_code.PARTS`
     lesson: str  # the notebook that explains it
     after: tuple[str, ...]  # how the names of laws begin from whose failure that of this one may follow
     holds: Callable[[Code], str | None]  # raises Failure; may return a remark

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from annotated.check.comparing import Predicates, close, each, softmax, told_by
+from annotated.check.assertions import Predicates, close, each, softmax, told_by
 
 # The usual mistake behind what is seen, by a part of its words: errors, and what laws say.
-SEEN = tomllib.loads(Path(__file__).with_name("seen.toml").read_text(encoding="utf-8"))
+SEEN = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
 
 def explain(law: str, seen: str, /, **facts: Any) -> str:
@@ -269,7 +269,7 @@ MISTAKES: Predicates = {
         "the new token is not appended to what the decoder reads": lambda f: f.at > 0 and len(set(f.got[1:])) == 1,
     },
     "beam: one is greedy": {TARGET_MASK: lambda f: f.unmasked, OTHER_START: lambda f: len(f.starts) > 0},
-    "beam: finds the best": {  # the wrong rules of `searching` that find just this
+    "beam: finds the best": {  # the wrong rules of `toy_search` that find just this
         "a cache does not follow its hypotheses: reorder it as they are, cache[parents]": lambda f: f.cached and not f.made,
         "it is greedy: all hypotheses of a step must compete by their sums": lambda f: "greedy" in f.made,
         "hypotheses that have ended are continued: set them aside": lambda f: "ended" in f.made,

@@ -8,8 +8,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, Unclear, first, parameters_of, perturb, takes_all, unclear
-from annotated.check.comparing import close
+from annotated.check.assertions import close
+from annotated.check.user_code import (
+    Code,
+    Missing,
+    Unclear,
+    first,
+    parameters_of,
+    perturb,
+    takes_all,
+    unclear,
+)
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
 TELLS = ["__call__", "parameters", "modules", "children"]

@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from annotated.check.adapt import first, takes
-from annotated.check.comparing import close, expect
+from annotated.check.assertions import close, expect
 from annotated.check.mistakes import explain
+from annotated.check.user_code import first, takes
 
 
 @dataclass

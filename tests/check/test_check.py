@@ -20,9 +20,9 @@ from torch import nn
 import annotated
 from annotated import check
 from annotated.check import run_file
-from annotated.check.adapt import PARTS, Code, load
-from annotated.check.build import hints, translate, write_stubs
 from annotated.check.report import junit
+from annotated.check.stubs import hints, translate, write_stubs
+from annotated.check.user_code import PARTS, Code, load
 
 FOLDER = Path(__file__).parent / "right"
 RIGHT = sorted(FOLDER.glob("*.py"))

@@ -8,7 +8,7 @@ import torch
 
 from annotated import MultiHeadedAttention, check
 from annotated.check import run_file
-from annotated.check.adapt import Code, Missing, call
+from annotated.check.user_code import Code, Missing, call
 
 RIGHT = Path(__file__).parent / "right"
 

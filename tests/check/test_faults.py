@@ -15,10 +15,10 @@ import torch
 
 from annotated import check
 from annotated.check import law as law_module
-from annotated.check.adapt import PARTS, Code, plain
 from annotated.check.law import Law, blame_causes
 from annotated.check.loading import as_script, load
 from annotated.check.mistakes import MISTAKES, SEEN, explain
+from annotated.check.user_code import PARTS, Code, plain
 
 HERE = Path(__file__).parent
 FAULTS = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))

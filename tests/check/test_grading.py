@@ -16,11 +16,11 @@ from command_line import complains, ends
 
 import annotated
 from annotated import check
-from annotated.check.confined import landlock
 from annotated.check.grade import excused, grade, grades_as_csv
 from annotated.check.law import EXCUSED
+from annotated.check.protocol import DTYPES, Gone, Wire, pack, refuse, unpack
 from annotated.check.report import junit
-from annotated.check.wire import DTYPES, Gone, Wire, pack, refuse, unpack
+from annotated.check.sandbox import landlock
 
 HERE = Path(__file__).parent
 RIGHT = (HERE / "right" / "functional.py").read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 """The laws, in the order in which a report has them: parts, then the model made of them, then its use."""
 
-from annotated.check.adapt import PARTS
 from annotated.check.law import LAWS as LAWS
 from annotated.check.laws import attention, layers, learning, model, parts, search, training
+from annotated.check.user_code import PARTS
 
 MODULES = [m.__name__ for m in (attention, parts, model, layers, learning, training, search)]
 PLACES = {part: place for place, part in enumerate(PARTS)}

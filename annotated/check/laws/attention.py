@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, call, first, perturb, takes
-from annotated.check.comparing import as_plain, close, compare, expect, expect_shape, numbers, rows_of
+from annotated.check.assertions import as_plain, close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
 from annotated.check.tracing import expect_modes, normalized, spied, trace, unreached, wrapping
+from annotated.check.user_code import Code, Missing, call, first, perturb, takes
 
 ATTENTION = "02_attention", "attention"
 EQUATION = "attention: equation 1"

@@ -7,14 +7,14 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Code, Missing, takes
-from annotated.check.comparing import Failure, close, expect
+from annotated.check.assertions import Failure, close, expect
 from annotated.check.law import law
 from annotated.check.laws.model import MASKS, MODEL, WRONG
 from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
+from annotated.check.residual_stream import CROSS, NETWORK, SELF, SRC, TGT, S, T, Walk, follow
 from annotated.check.tracing import mode, normalized, spied
-from annotated.check.walking import CROSS, NETWORK, SELF, SRC, TGT, S, T, Walk, follow
+from annotated.check.user_code import Code, Missing, takes
 
 
 @lru_cache(maxsize=2)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code
-from annotated.check.comparing import expect
+from annotated.check.assertions import expect
 from annotated.check.law import law
 from annotated.check.laws.model import MASKS, MODEL, SRC, TGT, WRONG
 from annotated.check.laws.parts import check_kept
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import trace, unreached
+from annotated.check.user_code import Code
 
 
 @law(*MODEL, "model: own weights", *WRONG)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Unclear, takes, takes_all
-from annotated.check.comparing import Failure, close, expect, numbers
+from annotated.check.assertions import Failure, close, expect, numbers
 from annotated.check.law import law
 from annotated.check.laws.parts import check_log_probs
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import Call, Calls, mode, record, spied, trace
+from annotated.check.user_code import Code, Unclear, takes, takes_all
 
 SRC = torch.tensor([[5, 6, 7, 8, 9]])  # padding is appended where a law wants some
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15]])

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotated.check.adapt import Code, Missing, call, first, origin, takes, takes_all
-from annotated.check.comparing import Failure, close, compare, expect, expect_shape, numbers
+from annotated.check.assertions import Failure, close, compare, expect, expect_shape, numbers
 from annotated.check.law import law, own_frames
 from annotated.check.models import Model
 from annotated.check.tracing import Calls, expect_modes, normalized, residual_mistake, trace, wrapping
+from annotated.check.user_code import Code, Missing, call, first, origin, takes, takes_all
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.adapt import Code, Missing, takes, takes_all
-from annotated.check.comparing import Failure, as_plain, expect
+from annotated.check.assertions import Failure, as_plain, expect
 from annotated.check.law import law
 from annotated.check.laws.model import known_padding
 from annotated.check.models import END, START, Model, compete, searchable
-from annotated.check.searching import WRONG_RULES, Rules, Tree, find, finds
+from annotated.check.toy_search import WRONG_RULES, Rules, Tree, find, finds
 from annotated.check.tracing import spied
+from annotated.check.user_code import Code, Missing, takes, takes_all
 
 SRC, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 22  # 22: where no end should come
 LESSON = "11_search"

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.adapt import Code, Missing, as_plain, call, first, takes, takes_all
-from annotated.check.comparing import Failure, close, expect, mean_of, numbers, rows_of
+from annotated.check.assertions import Failure, close, expect, mean_of, numbers, rows_of
 from annotated.check.law import law
+from annotated.check.user_code import Code, Missing, as_plain, call, first, takes, takes_all
 
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
 

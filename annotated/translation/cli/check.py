@@ -3,11 +3,11 @@
 from argparse import Namespace
 from pathlib import Path
 
-from annotated.check import Report, build as stubs, run_file
-from annotated.check.adapt import Code
+from annotated.check import Report, run_file, stubs
 from annotated.check.grade import grade, grades_as_csv, not_graded
 from annotated.check.loading import as_script
 from annotated.check.report import junit, printable
+from annotated.check.user_code import Code
 from annotated.translation.files import check_output
 
 

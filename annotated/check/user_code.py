@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.comparing import as_plain, expect, unchanged
+from annotated.check.assertions import as_plain, expect, unchanged
 from annotated.check.loading import load
 
 Names = Mapping[str, Any]
@@ -144,7 +144,7 @@ class Code:
     stubs: bool = False  # whether it is also held to what the stubs of `annotated build` promise
     knows_pad: bool = False  # whether the code said which number is padding
     adapter: str = ""  # the file of the adapter, whose errors are not those of the code
-    elsewhere: Any = None  # `asking.Asked`, where it runs in another process
+    elsewhere: Any = None  # `judge.Asked`, where it runs in another process
     integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
 
     @classmethod

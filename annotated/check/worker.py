@@ -10,12 +10,12 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from annotated.check.adapt import CONVENTIONS, PARTS, Code, origin, parameters_of
-from annotated.check.comparing import unchanged
+from annotated.check.assertions import unchanged
 from annotated.check.law import guard, own_frames
 from annotated.check.models import METHODS, TELLS, compete, hides
+from annotated.check.protocol import Wire, fields, pack, refuse, tensors_in, unpack
 from annotated.check.tracing import Trace, record, spied, trace
-from annotated.check.wire import Wire, fields, pack, refuse, tensors_in, unpack
+from annotated.check.user_code import CONVENTIONS, PARTS, Code, origin, parameters_of
 
 
 class Answers:

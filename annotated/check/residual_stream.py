@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.check.adapt import Missing, Unclear
-from annotated.check.comparing import Failure, close
+from annotated.check.assertions import Failure, close
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import Call, Calls, normalized, record, residual_mistake, wrapping
+from annotated.check.user_code import Missing, Unclear
 
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 4, 11, 6, 21]])
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15], [3, 7, 8, 20, 9, 10]])

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.comparing import as_plain
+from annotated.check.assertions import as_plain
 
 MOST = 1 << 26  # bytes of a message
 WORDS = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool"

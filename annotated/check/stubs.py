@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.adapt import ARGUMENTS, PARTS, Code
-from annotated.check.comparing import close
+from annotated.check.assertions import close
 from annotated.check.laws import LAWS
 from annotated.check.models import Model
 from annotated.check.report import Report
 from annotated.check.tracing import trace
+from annotated.check.user_code import ARGUMENTS, PARTS, Code
 
 STUBS = Path(__file__).with_name("stubs.txt")
 HINT = re.compile(r"^#([123]) (.*)\n", re.MULTILINE)

@@ -21,13 +21,13 @@ from torch.nn.modules import module as hooks
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from annotated.check.adapt import Code
-from annotated.check.comparing import close
+from annotated.check.assertions import close
 from annotated.check.law import TimeUp
 from annotated.check.models import METHODS, StandIn
+from annotated.check.protocol import Wire, mapped, pack, refuse, tensors_in, unpack
 from annotated.check.report import TEXT
 from annotated.check.tracing import NoDropout
-from annotated.check.wire import Wire, mapped, pack, refuse, tensors_in, unpack
+from annotated.check.user_code import Code
 
 COMPUTED = nn.Linear, nn.Embedding, nn.LayerNorm
 NAMES = """RuntimeError TypeError ValueError AttributeError LookupError ArithmeticError AssertionError OSError
