@@ -17,9 +17,9 @@ from annotated.optional import require
 from annotated.search.beam import beam_search
 from annotated.search.greedy import greedy_decode
 from annotated.translation.data import pad_rows
-from annotated.translation.devices import map_in_threads
 from annotated.translation.interop import to_ctranslate2, to_marian
 from annotated.translation.interop.common import vocabulary
+from annotated.translation.threads import map_in_threads
 from annotated.translation.tokenizers import END, PAD, START
 from annotated.translation.translator import Translator
 

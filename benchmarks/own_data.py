@@ -30,7 +30,7 @@ from annotated import train
 from annotated.metrics import METRICS, bootstrap
 from annotated.transformer.config import TransformerConfig
 from annotated.translation.data import Corpus, ParallelText, hold_out, load_corpus
-from annotated.translation.training import choose as rules
+from annotated.translation.training import auto_settings as rules
 
 TEST = 300  # sentences that are scored
 

@@ -5,7 +5,7 @@ import torch
 from torch import distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from annotated.translation.devices import is_first, process_group
+from annotated.translation.processes import is_first, process_group
 
 
 def test_the_processes_of_a_program_that_joined_by_itself_have_its_numbers():

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from annotated.translation.devices import map_in_threads
+from annotated.translation.threads import map_in_threads
 
 
 @pytest.fixture(params=[2, 5])
@@ -29,7 +29,7 @@ def closing(monkeypatch) -> threading.Event:
             begun.set()
             super().shutdown(*arguments, **options)
 
-    monkeypatch.setattr("annotated.translation.devices.ThreadPoolExecutor", Pool)
+    monkeypatch.setattr("annotated.translation.threads.ThreadPoolExecutor", Pool)
     return begun
 
 

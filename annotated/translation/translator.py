@@ -19,9 +19,9 @@ from annotated.search.config import Penalty, SearchConfig
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import batch_by_length, pad_rows
-from annotated.translation.devices import map_in_threads
 from annotated.translation.limits import ENGINES, Limits
 from annotated.translation.storage import model_folder
+from annotated.translation.threads import map_in_threads
 from annotated.translation.tokenizers import Tokenizer, normalize
 
 if TYPE_CHECKING:

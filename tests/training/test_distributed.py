@@ -18,7 +18,7 @@ from command_line import SIZES
 from tiny_runs import exit_code, log_of, make_trainer, start, steps
 
 from annotated.translation.cli.main import main
-from annotated.translation.devices import process_group
+from annotated.translation.processes import process_group
 from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training.summed_loss import SummedLoss

@@ -14,8 +14,9 @@ from tqdm.std import tqdm
 
 from annotated.batches import Batch
 from annotated.loss import LabelSmoothing
-from annotated.translation.devices import print_message, stop_on_interrupt
 from annotated.translation.files import read_json
+from annotated.translation.messages import print_message
+from annotated.translation.processes import stop_on_interrupt
 from annotated.translation.storage.model_folder import WEIGHTS
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training import summed_loss as loss_module, trainer as trainer_module

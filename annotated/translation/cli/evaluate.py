@@ -16,9 +16,9 @@ from annotated.translation.data import Corpus, load_corpus, own_text
 from annotated.translation.data.formats import table_suffix
 from annotated.translation.data.pairs import languages
 from annotated.translation.data.tables import drop_faults
-from annotated.translation.devices import print_message
 from annotated.translation.evaluation import score_split
 from annotated.translation.files import check_output, json_text
+from annotated.translation.messages import print_message
 from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import normalize
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main
-from annotated.translation.devices import is_first, print_message
 from annotated.translation.files import creating_folder, read_toml, write_json
+from annotated.translation.messages import print_message
+from annotated.translation.processes import is_first
 from annotated.translation.storage.model_folder import (
     SETTINGS,
     find_model,

@@ -10,7 +10,8 @@ from annotated.translation.cli.translate import located
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
 from annotated.translation.data.formats import TABLES, table_suffix
-from annotated.translation.devices import DistributedError, broadcast, print_message
+from annotated.translation.messages import print_message
+from annotated.translation.processes import DistributedError, broadcast
 from annotated.translation.training.config import TEXT_SETTINGS
 from annotated.translation.training.train import Stopped, default_preset, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError

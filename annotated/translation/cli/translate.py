@@ -22,9 +22,9 @@ from annotated.search.beam import Hypothesis
 from annotated.search.config import SearchConfig
 from annotated.translation.data.formats import TABLES, json_objects, table_suffix
 from annotated.translation.data.tables import select_columns
-from annotated.translation.devices import print_message
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
+from annotated.translation.messages import print_message
 from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.translator import Translator

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from annotated.translation.data.formats import HEAD, TABLES, Table, read_tsv, table_suffix
 from annotated.translation.data.pairs import ParallelText, languages, shortened
 from annotated.translation.data.text_files import Name, collect
-from annotated.translation.devices import print_message
+from annotated.translation.messages import print_message
 
 # Usual names of columns, by the side that they stand for.
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}

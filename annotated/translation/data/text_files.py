@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 from annotated.translation.data.packed import TEXT_TYPE, PackedRows, map_file
 from annotated.translation.data.pairs import ParallelText
-from annotated.translation.devices import print_message
 from annotated.translation.files import decode_lines
+from annotated.translation.messages import print_message
 from annotated.translation.tokenizers import normalize
 
 Name = str | PathLike[str]  # of a file

@@ -1,11 +1,11 @@
 """Training a model, from the call to the folder of its run:
 
     train           from sentence pairs to a translator in one call
-    initial_model   the model that a run starts from, and what is tried out before its first update
+    starting_model  the model that a run starts from, and what is tried out before its first update
     trainer         the training loop of long runs
     summed_loss     what a run minimizes: model and loss in one module, R-Drop, bf16
     validation      scores on the validation data, and early stopping
-    choose          settings for a text of one's own
+    auto_settings   settings for a text of one's own, by its size and the speed of this machine
     checkpoint      saving a run and resuming it; the mean of several checkpoints
     run_folder      the folder of a run: saving checkpoints, the log, the lock
     config          the settings, and the position of a run

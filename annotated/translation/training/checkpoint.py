@@ -14,8 +14,9 @@ from torch import Tensor, distributed as dist
 from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.devices import broadcast, print_message
 from annotated.translation.files import read_json, sha256, write_json
+from annotated.translation.messages import print_message
+from annotated.translation.processes import broadcast
 from annotated.translation.storage.model_folder import (
     CONFIG,
     SETTINGS,

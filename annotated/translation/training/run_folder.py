@@ -25,7 +25,7 @@ from torch.optim import Adam
 
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation import files
-from annotated.translation.devices import is_first, raise_on_all_ranks
+from annotated.translation.processes import is_first, raise_on_all_ranks
 from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import check_checkpoint, write_checkpoint

@@ -15,29 +15,28 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.corpora import Text, own_corpus
 from annotated.translation.data.pairs import Corpus
 from annotated.translation.data.token_batches import TokenBatches, encode_corpus
-from annotated.translation.devices import (
+from annotated.translation.devices import default_torch_state, find_device
+from annotated.translation.messages import print_message
+from annotated.translation.processes import (
     broadcast,
-    default_torch_state,
-    find_device,
     is_first,
-    print_message,
     process_group,
     raise_on_all_ranks,
     rank_and_world,
 )
 from annotated.translation.storage.model_folder import TrainedText, find_model, training_settings
 from annotated.translation.tokenizers import KINDS, SUBWORDS, Tokenizer
+from annotated.translation.training.auto_settings import MODEL_FIELDS, choose_together
 from annotated.translation.training.checkpoint import check_settings
-from annotated.translation.training.choose import MODEL_FIELDS, choose_together
 from annotated.translation.training.config import PRESETS, Progress, TrainingConfig, split_settings
-from annotated.translation.training.initial_model import (
+from annotated.translation.training.run_folder import LOG, RunFolder
+from annotated.translation.training.starting_model import (
     ModelAndTokenizers,
     Settings,
     load_to_go_on,
     load_to_start_from,
     new_model,
 )
-from annotated.translation.training.run_folder import LOG, RunFolder
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 

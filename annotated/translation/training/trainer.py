@@ -20,15 +20,17 @@ from tqdm.auto import tqdm
 from annotated.batches import Batch
 from annotated.schedule import rate
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation import devices
+from annotated.translation import processes
 from annotated.translation.data.token_batches import TokenBatches, mixed_seed
-from annotated.translation.devices import broadcast, print_message, raise_on_all_ranks, silent
+from annotated.translation.devices import default_torch_state, find_device
+from annotated.translation.messages import print_message, silent
+from annotated.translation.processes import broadcast, raise_on_all_ranks
 from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
 from annotated.translation.training.config import Progress, TrainingConfig, is_better
-from annotated.translation.training.initial_model import rehearse
 from annotated.translation.training.run_folder import RunFolder
+from annotated.translation.training.starting_model import rehearse
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
 from annotated.translation.training.validation import Validation
 
@@ -71,7 +73,7 @@ class Trainer:
         if validation is None:
             config.check_without_validation()
         model_folder.check_has_settings(model)
-        self.device = devices.find_device(device)
+        self.device = find_device(device)
         self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
         record, self.validation = record or {}, None
         if validation is not None:
@@ -79,14 +81,14 @@ class Trainer:
             self.validation = Validation(validation, tokenizers[1], text, config.metric)
         self.out = out if isinstance(out, RunFolder) else RunFolder(out)
         self.config, self.settings = config, {**record, **dataclasses.asdict(config)}
-        self.rank, self.world = devices.rank_and_world()
+        self.rank, self.world = processes.rank_and_world()
         self.progress = Progress(update_batches=config.accumulate * self.world, fingerprint=fingerprint)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
         self.summed = SummedLoss(model, config.smoothing, tokenizers[1].pad)
         if config.compile:
             self.summed.compile()
-        self.parallel: Any = devices.data_parallel(self.summed, variant=model.config.variant != "paper")
+        self.parallel: Any = processes.data_parallel(self.summed, variant=model.config.variant != "paper")
 
     def fit(self, resume: bool = False) -> Path:
         """Train to the end, or until Ctrl-C; returns the run's folder.
@@ -94,7 +96,7 @@ class Trainer:
         With `resume`, go on from the newest checkpoint, or start where there is none. Raises ValueError
         where `out` holds another run, TrainingError where the loss is not finite, before weights change.
         """
-        with devices.default_torch_state(self.device), self.out.open(resume):
+        with default_torch_state(self.device), self.out.open(resume):
             self.run(resume)
         return self.out.path
 
@@ -105,7 +107,7 @@ class Trainer:
         self.first_step, self.first_second = p.step, time.perf_counter()
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
         bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
-        with bar, devices.stop_on_interrupt() as stop_asked:
+        with bar, processes.stop_on_interrupt() as stop_asked:
             if self.validation and p.validation_due(c):  # it was killed between checkpoint and validation
                 self.validate()
             stop = False
@@ -187,7 +189,7 @@ class Trainer:
             torch.manual_seed(mixed_seed(c.seed, p.step, self.rank + number * self.world))
             loss += self.backward(batch, weight, last=number == len(share) - 1)
             ntokens += batch.ntokens * weight
-        loss, ntokens, stop = devices.all_reduce([loss, ntokens, stop_asked()], self.device)
+        loss, ntokens, stop = processes.all_reduce([loss, ntokens, stop_asked()], self.device)
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad *= self.world / ntokens  # DistributedDataParallel averages over processes

@@ -12,7 +12,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import shortened
 from annotated.translation.data.token_batches import TokenBatches
-from annotated.translation.devices import all_gather, all_reduce, rank_and_world
+from annotated.translation.processes import all_gather, all_reduce, rank_and_world
 from annotated.translation.storage.model_folder import TrainedText
 from annotated.translation.tokenizers import Tokenizer
 

@@ -20,7 +20,8 @@ from annotated.batches import Batch
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import Corpus, ParallelText
-from annotated.translation.devices import broadcast, is_first, print_message, raise_on_all_ranks
+from annotated.translation.messages import print_message
+from annotated.translation.processes import broadcast, is_first, raise_on_all_ranks
 from annotated.translation.tokenizers import PAD
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
 

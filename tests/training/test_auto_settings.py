@@ -8,7 +8,7 @@ from tiny_runs import CATS
 
 from annotated.translation.data import own_text
 from annotated.translation.tokenizers import train_tokenizer
-from annotated.translation.training import choose as rules
+from annotated.translation.training import auto_settings as rules
 from annotated.translation.training.summed_loss import SummedLoss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
