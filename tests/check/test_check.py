@@ -23,6 +23,8 @@ from annotated.check import run_file
 from annotated.check.report import junit
 from annotated.check.stubs import hints, translate, write_stubs
 from annotated.check.user_code import PARTS, Code, load
+from annotated.transformer.attention import MultiHeadedAttention
+from annotated.transformer.variants import VARIANTS, Parts
 
 FOLDER = Path(__file__).parent / "right"
 RIGHT = sorted(FOLDER.glob("*.py"))
@@ -107,6 +109,35 @@ def test_pre_norm_and_post_norm_are_told_not_judged(norm_first: bool) -> None:
     assert report.passed, str(report)
     [told] = [f for f in report.findings if f.law == "model: residuals and norms"]
     assert told.seen == ("pre-norm" if norm_first else "post-norm")
+
+
+def test_positions_that_attention_tells_are_not_missed_in_the_embeddings(monkeypatch) -> None:
+    class Near(MultiHeadedAttention):
+        def attend(self, q, k, v, mask):
+            steps = torch.arange(k.size(2)) - torch.arange(k.size(2) - q.size(2), k.size(2)).unsqueeze(1)
+            scores = q @ k.mT / q.size(-1) ** 0.5 - steps.abs()  # (B, h, T, S)
+            return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v
+
+    class Alone(nn.Dropout):
+        def forward(self, x, start=0):
+            return super().forward(x)
+
+    class Relative(Parts):
+        def attention(self):
+            return Near(self.config.h, self.config.d_model, self.config.dropout)
+
+        def positions(self):
+            return Alone(self.config.dropout)
+
+    monkeypatch.setitem(VARIANTS, "relative", Relative)
+
+    def make(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout):
+        return annotated.make_model(src_vocab, tgt_vocab, N, d_model, d_ff, h, dropout, variant="relative")
+
+    report = check.make_model(make)
+    assert report.passed, str(report)
+    [told] = [f for f in report.findings if f.law == "model: embeddings"]
+    assert told.seen == "no positions are added to embeddings"
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -129,7 +129,7 @@ def places_of_dropout(code: Code) -> str:
 @law(*MODEL, "model: embeddings", *WRONG, "model: order of words")
 def embeddings_of_the_model(code: Code) -> str:
     """What enters a stack is embeddings times sqrt(d_model), plus positions, on both sides alike."""
-    passed, factors = walk(code), {}
+    passed, factors, bare = walk(code), {}, False
     for name, layers, tokens in (("encoder", passed.encoder, SRC), ("decoder", passed.decoder, TGT)):
         x = code.flip(layers[0].x) if layers else torch.zeros(0)
         for table in passed.model.tables() if layers and x.shape[:2] == tokens.shape else ():
@@ -140,7 +140,8 @@ def embeddings_of_the_model(code: Code) -> str:
                 rest = x - table[tokens] * factor
                 expect(close(rest[0], rest[1], 1e-3), f"sentences get different positions in the {name}")
                 scale = scale_of_sinusoids(rest[0])
-                expect(0.99 < scale < 1.01, f"positions are multiplied by {scale:.3g} in the {name}")
+                bare = abs(scale) < 0.01  # attention may tell positions instead; "order of words" asks
+                expect(bare or 0.99 < scale < 1.01, f"positions are multiplied by {scale:.3g} in the {name}")
     if not factors:
         raise Missing("what enters its layers is not a table's rows and positions")
     root = math.sqrt(SIZES["d_model"])
@@ -151,7 +152,8 @@ def embeddings_of_the_model(code: Code) -> str:
         raise Failure("embeddings have another factor in the encoder than in the decoder", told)
     factor = min(factors.values())
     told = f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
-    return "" if abs(factor - root) < 0.01 else told
+    remarks = {"no positions are added to embeddings": bare, told: abs(factor - root) >= 0.01}
+    return "; ".join(told for told, holds in remarks.items() if holds)
 
 
 def scale_of_sinusoids(positions: Tensor) -> float:
