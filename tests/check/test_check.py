@@ -126,6 +126,9 @@ def test_positions_that_attention_tells_are_not_missed_in_the_embeddings(monkeyp
         def attention(self):
             return Near(self.config.h, self.config.d_model, self.config.dropout)
 
+        def cross_attention(self):
+            return MultiHeadedAttention(self.config.h, self.config.d_model, self.config.dropout)
+
         def positions(self):
             return Alone(self.config.dropout)
 
