@@ -27,7 +27,7 @@ class Results:
     alpha: float
     penalty: str
     bleu: Score | None  # cased and detokenized; None where the text itself is tokenized
-    tokenized_bleu: Score | None  # lower-cased and tokenized, as older tables have it; see `moses_supports`
+    tokenized_bleu: Score | None  # lower-cased and tokenized, as tables of public corpora have it
     chrf: Score
     perplexity: float  # per token, without label smoothing
     accuracy: float  # share of reference tokens that were the model's first choice
@@ -83,7 +83,7 @@ def score_split(
         warnings.warn("BLEU counts runs of four words, and no reference has four; go by chrF", stacklevel=2)
     language = corpus.tgt_language or ""
     older = (translations, references) if tokenized else None
-    if not tokenized and moses_supports(language):
+    if not tokenized and corpus.name != "own" and moses_supports(language):
         older = moses_tokenized(translations, language), moses_tokenized(references, language)
     src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
     room = translator.model.max_positions  # longer pairs have no perplexity

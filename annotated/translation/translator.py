@@ -204,8 +204,7 @@ class Translator:
         symbols = dict.fromkeys(
             s for i in unknown[:10] for s in self.src_tokenizer.unknown(normalize(texts[i]))
         )
-        most = self.longest_source
-        room = self.model.max_positions
+        most, room = self.longest_source, self.model.max_positions
         end = "" if room is None else f"; the model has {room} positions"
         long = [i for i, source in sources.items() if most is not None and len(source) > most]
         for lines, what in (

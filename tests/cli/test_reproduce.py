@@ -4,12 +4,13 @@ import json
 
 import pytest
 from command_line import complains, ends, feed
-from tiny_runs import TOY_TRAINING, few_sentences
+from tiny_runs import CATS, TOY_TRAINING, few_sentences
 
+from annotated import train
 from annotated.translation.cli.flags import recipes
 from annotated.translation.cli.main import main, parse
 from annotated.translation.evaluation import Results
-from annotated.translation.files import read_json, read_toml
+from annotated.translation.files import read_json, read_toml, write_json
 from annotated.translation.storage.model_folder import SETTINGS
 from annotated.translation.training.run_folder import LOG
 from annotated.translation.translator import Translator
@@ -45,6 +46,15 @@ def test_a_recipe_is_scored_on_text_of_ones_own(recipe, tmp_path):
     recipe.write_text(TOY_TRAINING.replace("[evaluate]", f"[evaluate]\nsrc = '{tmp_path / 'test.tsv'}'"))
     assert main(["reproduce", str(recipe), "--out", str(tmp_path / "run"), "--threads", "1"]) == 0
     assert read_json(tmp_path / "run" / "own.json")["sentences"] == 1
+
+
+def test_a_recipe_is_not_trained_in_the_folder_of_another_run(recipe, tmp_path, capfd):
+    train(CATS, tmp_path / "own", "tiny", max_steps=1, vocab=320, N=1, d_model=16, d_ff=16, h=2)
+    settings = read_json(tmp_path / "own" / SETTINGS)
+    write_json(tmp_path / "own" / SETTINGS, {**settings, "src": str(tmp_path / "cats.tsv")})
+    complains(
+        ["reproduce", recipe, "--out", tmp_path / "own"], capfd, f"the run in {tmp_path / 'own'}", "--out"
+    )
 
 
 @pytest.mark.parametrize(

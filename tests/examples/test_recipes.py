@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -180,6 +181,10 @@ def test_new_words_and_letters_leave_the_old_translations(tied, tmp_path):
 
 def test_an_interval_over_seeds_holds_the_mean_as_often_as_it_says():
     over_seeds = recipe("over_seeds").over_seeds
+    for few_or_many in (0, 1, 7):
+        with pytest.raises(ValueError, match="give 2 to 6 seeds"):
+            over_seeds(lambda seed: 1 / 0, few_or_many)
+    assert {*map(type, over_seeds(np.float64, 2))} == {float}
     draw = Random(0)
     intervals = [over_seeds(lambda seed: draw.gauss(5, 2), seeds) for seeds in (2, 3, 6) for _ in range(2000)]
     assert 0.94 < sum(low < 5 < high for _, low, high in intervals) / len(intervals) < 0.96

@@ -62,6 +62,25 @@ def test_what_ended_a_run_is_told(tmp_path, capsys):
     assert "after epoch 1, at step" in capsys.readouterr().err
 
 
+def test_a_run_that_is_refused_leaves_no_folder_of_its_own(whole, tmp_path):
+    for pairs, given in (
+        ([("a cat", "eine Katze")], {}),
+        (tmp_path / "none.tsv", {}),
+        (CATS, {"tied_embeddings": "all", "src_tokenizer": "words"}),
+        (CATS, {"pair": "en"}),
+    ):
+        with pytest.raises((ValueError, OSError)):
+            train(tmp_path / "new", pairs, **given)
+        assert not [*tmp_path.iterdir()]
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(FileNotFoundError):
+        train(tmp_path / "mine", tmp_path / "none.tsv")
+    assert (tmp_path / "mine").exists()
+    with pytest.raises(ValueError, match="another run's checkpoints"):
+        train(whole[0] / "checkpoints" / "new")
+    assert not (whole[0] / "checkpoints" / "new").exists()
+
+
 def test_the_command_makes_the_same_run(whole, tmp_path):
     out, _ = whole
     both = write_cats(tmp_path) / "both.tsv"

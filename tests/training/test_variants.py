@@ -139,10 +139,12 @@ def test_a_variant_trains_and_resumes_exactly(made, tmp_path):
     assert torch.equal(trainer.model.eval()(*inputs), loaded(*inputs))
 
 
-@pytest.mark.parametrize("norm", [Drawn, lambda width: Centered(width, False)])
-def test_a_variant_that_would_not_come_back_is_refused_before_training(norm, tmp_path):
+@pytest.mark.parametrize(
+    ("norm", "lost"), [(Drawn, "factor"), (lambda width: Centered(width, False), "mean")]
+)
+def test_a_variant_that_would_not_come_back_is_refused_before_training(norm, lost, tmp_path):
     trainer = trainer_of({"norm": lambda: norm(WIDTH)}, tmp_path)
-    with pytest.raises(ValueError, match="would not come back"):
+    with pytest.raises(ValueError, match=rf"would not come back.*layers\.0\..*norm\.{lost} is lost"):
         trainer.fit()
     assert trainer.progress.step == 0
 

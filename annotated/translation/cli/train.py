@@ -53,7 +53,8 @@ def name_corpus(args: argparse.Namespace) -> None:
             raise ValueError("--val-src goes with --src, which is missing")
         args.corpus = args.corpus or CORPUS
     elif args.corpus not in (None, "own"):
-        raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both")
+        other = f"; one may be of the run in {args.out}: name another --out" if args.resume else ""
+        raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both{other}")
     elif args.tokenized:
         raise ValueError("--tokenized is for --corpus multi30k; text of --src is read as it is")
     else:

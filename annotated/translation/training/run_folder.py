@@ -47,11 +47,13 @@ class RunFolder:
         Raises ValueError where a run would mix with other files or replace something, or its newest
         checkpoint is damaged; TimeoutError where another process trains in the folder.
         """
+        new = not self.path.exists()
         with ExitStack() as stack:
             with raise_on_all_ranks():
                 if is_first():
                     self.check(resume)  # before anything is written
                     stack.enter_context(self.locked())
+                    stack.callback(self.remove_if_unused, new)
                     self.check(resume)  # another process may have trained there meanwhile
                     self.check_checkpoints()
             yield
@@ -63,6 +65,11 @@ class RunFolder:
             return FileLock(self.path / LOCK_FILE).acquire(timeout=0)
         except TimeoutError:
             raise TimeoutError(f"another process trains in {self.path}; wait, or choose another") from None
+
+    def remove_if_unused(self, new: bool) -> None:
+        """Delete a `new` folder in which there is the lock alone, as where a run was refused."""
+        if new and [*self.path.glob("*")] == [self.path / LOCK_FILE]:
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def check(self, resume: bool) -> None:
         """Raise ValueError where a run cannot begin in the folder, or with `resume` cannot go on."""
@@ -79,6 +86,8 @@ class RunFolder:
         if not resume and (checkpoints or holds_model):
             advice = "go on with it by --resume, in Python resume=True, or name another folder"
             raise ValueError(f"{self.path} already holds a run or a model; {advice}")
+        if self.path.parent.name == "checkpoints" and (self.path.parent.parent / SETTINGS).exists():
+            raise ValueError(f"{self.path} is among another run's checkpoints; choose a folder elsewhere")
 
     def check_checkpoints(self) -> None:
         """Raise ValueError where a checkpoint cannot be read, or the newest is damaged."""
