@@ -3,7 +3,7 @@
     import annotated
     model = annotated.make_model(src_vocab=11, tgt_vocab=11, N=2)
 
-    transformer, search, loss, schedule, loop, batches, metrics, ...   the paper, in PyTorch
+    transformer, search, loss, schedule, loop, batches, metrics, perplexity, attention_maps   the paper
     plots         figures of one's own models
     check         laws that any Transformer's code can be held to
     translation   the translator: text, tokenizers, long runs, the command

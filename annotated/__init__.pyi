@@ -1,6 +1,21 @@
 """The public names, and the module that brings each: it is imported when one of its names is first used."""
 
-from . import check as check, metrics as metrics, plots as plots, translation as translation
+from . import (
+    attention_maps as attention_maps,
+    batches as batches,
+    check as check,
+    cpu_kernels as cpu_kernels,
+    evaluation_mode as evaluation_mode,
+    loop as loop,
+    loss as loss,
+    metrics as metrics,
+    perplexity as perplexity,
+    plots as plots,
+    schedule as schedule,
+    search as search,
+    transformer as transformer,
+    translation as translation,
+)
 from .attention_maps import capture_attention as capture_attention
 from .batches import Batch as Batch, data_gen as data_gen, padding_mask as padding_mask
 from .cpu_kernels import CpuKernels as CpuKernels

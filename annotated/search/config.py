@@ -6,7 +6,7 @@ Nothing here imports PyTorch, which takes seconds: `annotated --help` reads it.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from annotated.transformer.config import check_fields
+from annotated.settings import check_fields
 
 EXTRA_TOKENS = 50  # tokens that a translation may have more than its source, section 6.1
 MAX_BEAM = 256  # each step takes memory for beam^2 pairs of hypotheses

@@ -1,31 +1,11 @@
 """The settings that decide the shape of a model (Table 3)."""
 
-import inspect
-import re
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
 
-Dataclass = TypeVar("Dataclass")
+from annotated.settings import check_fields, explained
+
 START, END, PAD, UNK = range(4)  # the symbols with which every vocabulary of ours begins
-
-
-def field_comments(settings: type) -> dict[str, str]:
-    """Read the comment behind each field of a dataclass; none where only the byte code is installed."""
-    try:
-        source = inspect.getsource(sys.modules[settings.__module__])  # of a class it takes longer
-    except OSError:
-        return {}
-    return dict(re.findall(r"^    (\w+): .*?  # (.+)$", source, flags=re.MULTILINE))
-
-
-def explained(settings: type[Dataclass]) -> type[Dataclass]:
-    """Add the comment behind each field of a dataclass to its docstring, for `help` and a notebook's `?`."""
-    comments = field_comments(settings)
-    lines = [f"        {field.name}: {comments.get(field.name, '')}." for field in fields(settings)]  # type: ignore[arg-type]
-    settings.__doc__ = "\n".join([f"{settings.__doc__ or ''}\n    Args:", *lines])
-    return settings
 
 
 @explained
@@ -74,32 +54,3 @@ class TransformerConfig:
         """A model that two cores train on Multi30k in hours: 4 layers of width 128, 4 heads, dropout 0.3."""
         settings = {"N": 4, "d_model": 128, "d_ff": 256, "h": 4, "dropout": 0.3, **settings}
         return cls.base(src_vocab, tgt_vocab, **settings)
-
-
-def check_fields(
-    settings: Any, may_be_0: Sequence[str] = (), unbounded: Sequence[str] = (), **most: int
-) -> None:
-    """Raise ValueError for a field of a dataclass that is of another type, or out of range.
-
-    Whole numbers begin at 1, those named in `may_be_0` at 0; `most` bounds those that it names. Other numbers
-    are in [0, 1), unless `unbounded`. NumPy's numbers become Python's.
-    """
-    for field in fields(settings):
-        name, kind = field.name, field.type
-        value = getattr(settings, name)
-        if hasattr(value, "item"):  # a number of NumPy's
-            value = value.item()
-            object.__setattr__(settings, name, value)
-        if choices := get_args(kind):
-            valid, wanted = value in choices, f"be one of {', '.join(choices)}"
-        elif kind is int:
-            low = 0 if name in may_be_0 else 1
-            valid = type(value) is int and low <= value <= most.get(name, 2**31 - 1)
-            wanted = f"be a whole number from {low} to {most.get(name, '2^31 - 1')}"
-        elif kind is float:
-            valid = type(value) in (int, float) and 0 <= value < (2**31 if name in unbounded else 1)
-            wanted = f"be in [0, {'2^31' if name in unbounded else 1})"
-        else:  # the text "no" would switch on what False switches off
-            valid, wanted = type(value) is kind, f"be a {kind.__name__}"  # type: ignore[union-attr]
-        if not valid:
-            raise ValueError(f"{name} must {wanted}, not {value!r}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from annotated.search.config import EXTRA_TOKENS
-from annotated.transformer.config import check_fields
+from annotated.settings import check_fields
 
 ENGINES = ("pytorch", "ctranslate2")
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")  # of the matrices in CTranslate2

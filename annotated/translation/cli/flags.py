@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from annotated.search.config import SearchConfig
-from annotated.transformer.config import TransformerConfig, field_comments
+from annotated.settings import field_comments
+from annotated.transformer.config import TransformerConfig
 from annotated.translation.limits import ENGINES, QUANTIZATIONS, Limits
 from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.config import PRESETS, FurtherMetric, Preset, TrainingConfig

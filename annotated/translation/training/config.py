@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from annotated.transformer.config import TransformerConfig, check_fields, explained
+from annotated.settings import check_fields, explained
+from annotated.transformer.config import TransformerConfig
 from annotated.translation.files import read_json, settings_from_json
 
 Preset = Literal["tiny", "base", "big"]
