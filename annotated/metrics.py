@@ -4,8 +4,7 @@ Each of `METRICS` is a sum over sentences of a few counts, and a function of tha
 draw other test sets from one.
 """
 
-import re
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -121,24 +120,6 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "exact": lambda: percentage("exact", "percent of sentences", lambda h, r: (h.split() == r.split(), 1)),
 }
 
-# Languages whose words 13a, which goes by spaces, would not find: it counts a Thai sentence as one word. For
-# Thai, Lao, Khmer and Burmese sacreBLEU cuts no words without a download.
-BLEU_TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-BLEU_TOKENIZERS |= dict.fromkeys(("th", "lo", "km", "my"), "char")
-
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
-
-
-def bleu_tokenizer(language: str | None) -> str:
-    """Find sacreBLEU's tokenizer for a target language such as "de" or "zh-Hant"; 13a for one not known."""
-    return BLEU_TOKENIZERS.get(re.split("[-_]", (language or "").lower())[0], "13a")
-
-
-def lacks_spaces(sentences: Iterable[str]) -> bool:
-    """Tell whether over a third of the text is of scripts without spaces between words, as in Chinese."""
-    text = "".join(sentences)
-    return 3 * len(UNSPACED.findall(text)) > len(text)
-
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
     """Compute sacreBLEU's BLEU of raw, detokenized text, cased: what papers should report today."""
@@ -155,9 +136,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return chrf_metric()(hypotheses, references)
 
 
-FUNCTIONS: dict[Any, Callable[[], Metric]] = {
-    bleu: bleu_metric, chrf: chrf_metric, tokenized_bleu: partial(bleu_metric, "none")
-}  # fmt: skip
+FUNCTIONS: Any = {bleu: bleu_metric, chrf: chrf_metric, tokenized_bleu: partial(bleu_metric, "none")}
 
 
 # ---- other test sets
@@ -194,16 +173,13 @@ def paired_bootstrap(
     a `Score` or a number, and is called on each draw; with it, the greater is the better.
     """
     metric = resampled_metric(metric, tokenize, samples)
-    draws_a, draws_b = (resample(metric, x, references, samples, seed) for x in (a, b))
-    score_a, score_b = (score(metric, x, references) for x in (a, b))
-    difference, differences = replace(score_a, value=score_a.value - score_b.value), draws_a - draws_b
+    score_a, draws_a = resample(metric, a, references, samples=samples, seed=seed)
+    score_b, draws_b = resample(metric, b, references, samples=samples, seed=seed)
+    differences = draws_a - draws_b
+    difference = with_interval(replace(score_a, value=score_a.value - score_b.value), differences)
     lower_is_better = isinstance(metric, Metric) and metric.lower_is_better
-    return Comparison(
-        with_interval(score_a, draws_a),
-        with_interval(score_b, draws_b),
-        with_interval(difference, differences),
-        wins=float((differences < 0 if lower_is_better else differences > 0).mean()),
-    )
+    wins = differences < 0 if lower_is_better else differences > 0
+    return Comparison(score_a, score_b, difference, wins=float(wins.mean()))
 
 
 def bootstrap(
@@ -219,15 +195,14 @@ def bootstrap(
     `metric` and `tokenize` are those of `paired_bootstrap`; it raises the same errors.
     """
     metric = resampled_metric(metric, tokenize, samples)
-    draws = resample(metric, hypotheses, references, samples, seed)
-    return with_interval(score(metric, hypotheses, references), draws)
+    return resample(metric, hypotheses, references, samples=samples, seed=seed)[0]
 
 
 def score(metric: ScoreFunction, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Score a corpus by a metric, or by a function of one's own."""
-    found = metric(hypotheses, references)
+    value = metric(hypotheses, references)
     name = getattr(metric, "__name__", "score")
-    return found if isinstance(found, Score) else Score(name, float(found), "a function of one's own")
+    return value if isinstance(value, Score) else Score(name, float(value), "a function of one's own")
 
 
 def resampled_metric(metric: ScoreFunction | str | None, tokenize: str | None, samples: int) -> ScoreFunction:
@@ -253,16 +228,18 @@ def with_interval(score: Score, draws: Any) -> Score:
 
 def resample(
     metric: ScoreFunction, hypotheses: Sequence[str], references: Sequence[str], samples: int, seed: int
-) -> Any:
-    """Return a system's scores on test sets drawn as sacreBLEU draws them, float64 (samples,)."""
+) -> tuple[Score, Any]:
+    """Return a system's score, and those of test sets drawn as sacreBLEU draws them, float64 (samples,)."""
     check_sentences(hypotheses, references)
-    random, n = np.random.default_rng(seed), len(references)
-    draws = (random.choice(n, n) for _ in range(samples))
+    random = np.random.default_rng(seed)
+    draws = (random.choice(len(references), len(references)) for _ in range(samples))
     if isinstance(metric, Metric):
         counts = metric.counts(hypotheses, references)
-        return np.array([metric.value(counts[draw].sum(axis=0)) for draw in draws])
-    sides = [*hypotheses], [*references]
-    return np.array([score(metric, *([side[i] for i in draw] for side in sides)).value for draw in draws])
+        values = [metric.value(counts[draw].sum(axis=0)) for draw in draws]
+    else:
+        sides = [*hypotheses], [*references]
+        values = [score(metric, *([side[i] for i in draw] for side in sides)).value for draw in draws]
+    return with_interval(score(metric, hypotheses, references), values), np.array(values)
 
 
 # ---- alignments

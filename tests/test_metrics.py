@@ -16,10 +16,8 @@ from annotated.metrics import (
     alignment_error_rate,
     bleu,
     bleu_metric,
-    bleu_tokenizer,
     bootstrap,
     chrf,
-    lacks_spaces,
     paired_bootstrap,
     tokenized_bleu,
 )
@@ -28,6 +26,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import make_model
 from annotated.translation.data import TokenBatches, encode_corpus, own_text
+from annotated.translation.languages import bleu_tokenizer, lacks_spaces
 from annotated.translation.storage.model_folder import TrainedText
 from annotated.translation.tokenizers import CharacterTokenizer, WordTokenizer
 from annotated.translation.training.validation import Validation, translate_greedily

@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from annotated.metrics import Score, bleu_metric, bleu_tokenizer, bootstrap, chrf, lacks_spaces
+from annotated.metrics import Score, bleu_metric, bootstrap, chrf
 from annotated.perplexity import score_tokens
 from annotated.search.config import SearchConfig
 from annotated.translation.data import Corpus, TokenBatches, encode_corpus
 from annotated.translation.files import read_json
+from annotated.translation.languages import bleu_tokenizer, lacks_spaces
 from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator
 

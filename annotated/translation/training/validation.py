@@ -5,13 +5,14 @@ from functools import partial
 from itertools import chain
 
 from annotated.batches import Batch
-from annotated.metrics import METRICS, Metric, Score, bleu_metric, bleu_tokenizer, lacks_spaces
+from annotated.metrics import METRICS, Metric, Score, bleu_metric
 from annotated.perplexity import TokenScores, score_tokens
 from annotated.search.config import EXTRA_TOKENS
 from annotated.search.greedy import greedy_decode
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import shortened
 from annotated.translation.data.token_batches import TokenBatches
+from annotated.translation.languages import bleu_tokenizer, lacks_spaces
 from annotated.translation.processes import all_gather, all_reduce, rank_and_world
 from annotated.translation.storage.model_folder import TrainedText
 from annotated.translation.tokenizers import Tokenizer
