@@ -31,8 +31,7 @@ class TranslationAttention:
     maps: AttentionMaps
 
     def __repr__(self) -> str:
-        layers = ", ".join(sorted({kind for kind, _ in self.maps}))
-        return f"TranslationAttention({self.src_tokens} → {self.tgt_tokens}, maps of {layers})"
+        return f"TranslationAttention({self.src_tokens} → {self.tgt_tokens}, {len(self.maps)} maps)"
 
 
 @contextmanager
@@ -51,11 +50,11 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
     """
     maps: AttentionMaps = {}
     thread = threading.get_ident()
-    named: dict[tuple[str, int], Any] = {}
-    named |= {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
-    named |= {("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)}
-    named |= {("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)}
-    for module in named.values():
+    modules: dict[tuple[str, int], Any] = {}
+    modules |= {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
+    modules |= {("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)}
+    modules |= {("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)}
+    for module in modules.values():
         if getattr(type(module), "forward", None) is not MultiHeadedAttention.forward:
             raise TypeError(f"{type(module).__name__} attends in a way of its own, which is not recorded")
 
@@ -64,7 +63,7 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
             maps[name] = attention_weights(module, *inputs).float().cpu()
 
     with ExitStack() as hooks:
-        for name, module in named.items():
+        for name, module in modules.items():
             hooks.enter_context(module.register_forward_hook(partial(record, name)))
         yield maps
 
@@ -82,8 +81,9 @@ def attention_weights(
     with evaluating(module):
         q = module.split(to_query(query))  # (batch, h, queries, d_k)
         k = module.split(to_key(key)) if cache is None else cache.key  # (batch, h, keys, d_k)
-        keys, mask = k.size(-2), None if mask is None else mask.unsqueeze(1)
-        # What attention makes of the identity matrix in place of the values is its weights. It is given in
+        mask = None if mask is None else mask.unsqueeze(1)
+        keys = k.size(-2)
+        # With the identity matrix as values, the output of attention is its weights. The matrix is given in
         # parts of the width d_k, which `attend` may count on.
         identity = torch.eye(keys, keys + -keys % module.d_k, dtype=k.dtype, device=k.device)
         parts = (part.expand(*k.shape[:-1], -1) for part in identity.split(module.d_k, dim=-1))

@@ -29,7 +29,9 @@ class Batch:
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD):
-        self.src, self.src_mask, self.pad = src, padding_mask(src, pad), pad
+        self.src = src
+        self.src_mask = padding_mask(src, pad)
+        self.pad = pad
         if tgt is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"a batch needs as many targets as sources, not {len(tgt)} for {len(src)}")

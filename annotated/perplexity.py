@@ -40,8 +40,8 @@ def score_tokens(model: EncoderDecoder, batches: Iterable[Batch], unknown: int |
             batch.to(device)
             states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
             real = batch.tgt_y != batch.pad
-            parts = (x[real].split(TOKENS_AT_ONCE) for x in (states, batch.tgt_y))
-            for rows, tgt_y in zip(*parts, strict=True):
+            chunks = (x[real].split(TOKENS_AT_ONCE) for x in (states, batch.tgt_y))
+            for rows, tgt_y in zip(*chunks, strict=True):
                 log_probs = model.generator(rows)  # (TOKENS_AT_ONCE, vocab)
                 loss += F.nll_loss(log_probs, tgt_y, reduction="sum").item()
                 right = log_probs.argmax(dim=-1) == tgt_y

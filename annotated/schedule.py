@@ -8,8 +8,10 @@ def rate(step: int, model_size: int, factor: float, warmup: int) -> float:
     """factor * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5): linear to `warmup`, then as 1 / sqrt(step).
 
     Steps count from 1; step 0, which schedulers ask for before the first update, is taken as 1.
-    The peak, at step = warmup, is factor / sqrt(model_size * warmup).
+    The peak, at step = warmup, is factor / sqrt(model_size * warmup), so neither of these may be 0.
     """
+    if model_size <= 0 or warmup <= 0:
+        raise ValueError(f"model_size and warmup must be above 0, not {model_size} and {warmup}")
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

@@ -6,7 +6,6 @@ Shape letters: B sentences, k hypotheses of each (the beam), V target vocabulary
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from operator import index
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from annotated.evaluation_mode import evaluating
 from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
-from annotated.search.greedy import forbid, source_mask
+from annotated.search.greedy import check_tokens, source_mask
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import END, START
@@ -91,26 +90,25 @@ def beam_search(
     src_mask = source_mask(src, src_mask)
     if max_len is None:
         max_len = src_mask.sum(dim=(1, 2)) + EXTRA_TOKENS + 1
-    given: Any = max_len.tolist() if isinstance(max_len, Tensor) else max_len
-    limits = list(map(index, given if isinstance(given, Sequence) else [given] * len(src)))
-    if prefixes is None:
-        prefixes = [()] * len(src)
-    for name, given in {"limits": limits, "prefixes": prefixes}.items():
-        if len(given) != len(src):
-            raise ValueError(f"there must be as many {name} as sentences, not {len(given)} for {len(src)}")
+    limits: Any = max_len.tolist() if isinstance(max_len, Tensor) else max_len
+    limits = limits if isinstance(limits, Sequence) else [limits] * len(src)
+    prefixes = [()] * len(src) if prefixes is None else prefixes
+    for name, values in {"limits": limits, "prefixes": prefixes}.items():
+        if len(values) != len(src):
+            raise ValueError(f"there must be as many {name} as sentences, not {len(values)} for {len(src)}")
     if end_symbol in forbidden:
         raise ValueError(f"the end symbol, {end_symbol}, is forbidden, but every translation needs it")
     searches = []
-    for i, (limit, prefix) in enumerate(zip(limits, prefixes, strict=True)):
+    for i, (limit, prefix) in enumerate(zip(map(index, limits), prefixes, strict=True)):
         if limit < 2:
             raise ValueError(f"max_len must be at least 2, for the start and the end symbol, not {limit}")
-        if never := {*prefix} & {end_symbol, *forbidden}:
-            raise ValueError(f"prefix {prefix} contains {min(never)}, the end symbol or a forbidden token")
+        if excluded := {*prefix} & {end_symbol, *forbidden}:
+            raise ValueError(f"prefix {prefix} contains {min(excluded)}, the end symbol or a forbidden token")
         limit = max(min(limit - 1, model.max_positions or limit), len(prefix) + 1)
         watcher = None if on_step is None else partial(on_step, i)
-        searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, watcher))
+        searches.append(SentenceSearch(settings, limit, tuple(prefix), end_symbol, on_step=watcher))
     with evaluating(model):
-        run_beams(model, src, src_mask, searches, start_symbol, forbidden)
+        run_beams(model, src, src_mask, searches, start_symbol=start_symbol, forbidden=forbidden)
     if not all(search.finished for search in searches):  # each comparison with NaN was false
         raise ValueError("the scores are not finite, or all tokens are forbidden")
     return [search.best() for search in searches]
@@ -148,21 +146,18 @@ class SentenceSearch:
         return len(self.finished) >= self.settings.n_best and self.best()[-1].score >= best_possible
 
     def candidates(self, hypotheses: Tensor, token: Tensor, log_probs: Tensor) -> list[Candidate]:
-        """List the possible continuations for `on_step`.
-
-        `hypotheses` (2k, length) are continued by `token` (2k,); `log_probs` (2k,) fall.
-        """
-        listed, kept, k = [], 0, self.settings.beam
-        steps = zip(hypotheses.tolist(), token.tolist(), log_probs.tolist(), strict=True)
-        for rank, (row, new, log_prob) in enumerate(steps):
-            if new == self.end_symbol:
-                fate: Fate = "ended" if rank < k else "dropped"
-            else:
-                fate = "kept" if kept < k else "dropped"
-                kept += 1
+        """List the continuations of `hypotheses` (2k, length) by `token` (2k,), likeliest first."""
+        candidates = []
+        unfinished = 0  # so far, of which the first k are kept
+        continuations = zip(hypotheses.tolist(), token.tolist(), log_probs.tolist(), strict=True)
+        for rank, (hypothesis, newest, log_prob) in enumerate(continuations):
+            ends = newest == self.end_symbol
+            survives = (rank if ends else unfinished) < self.settings.beam
+            unfinished += not ends
+            fate: Fate = "dropped" if not survives else "ended" if ends else "kept"
             if log_prob > -torch.inf:
-                listed.append(Candidate((*row, new), log_prob, fate))
-        return listed
+                candidates.append(Candidate((*hypothesis, newest), log_prob, fate))
+        return candidates
 
 
 def run_beams(
@@ -183,63 +178,66 @@ def run_beams(
              │       └─ Mann ─── ...       visible to "<s> ein Hund":      x    x          x
              └─ die  (dropped)             visible to "<s> ein Mann":      x    x                x
 
-    What is not the paper's may go by where a token stands in the cache, as rotary positions do. There each
-    hypothesis has a row of its own, which is copied when it branches.
+    A variant may compute by where a token stands in the cache, as rotary positions do. For such a model each
+    hypothesis has a row of the cache for itself, which is copied when the hypothesis branches.
     """
-    k, end_symbol = searches[0].settings.beam, searches[0].end_symbol
+    k = searches[0].settings.beam
+    end_symbol = searches[0].end_symbol
     memory = model.encode(src, src_mask)  # (B, src_len, d_model)
-    tree = computes_as(EncoderDecoder, model) and computes_as(Decoder, model.decoder)
-    for layer in model.decoder.layers:
-        tree &= computes_as(DecoderLayer, layer) and computes_as(MultiHeadedAttention, layer.self_attn)
-    if not tree:
+    required_tokens = {end_symbol, *forbidden, *(token for search in searches for token in search.prefix)}
+    share_cache = can_share_cache(model)
+    if not share_cache:
         memory, src_mask = (x.repeat_interleave(k, dim=0) for x in (memory, src_mask))  # (B * k, ...)
     cache = DecoderCache(len(model.decoder.layers))
-    named = {end_symbol, *chain.from_iterable(search.prefix for search in searches)}
     tokens = src.new_full((len(src), k, 1), start_symbol)  # (B, k, length)
-    itself = torch.eye(k, dtype=torch.bool, device=src.device)
-    visible = itself.expand(len(src), k, k)  # (B, k, k * length)
+    own_slot = torch.eye(k, dtype=torch.bool, device=src.device)  # the newest token of each, in the tree
+    visible = own_slot.expand(len(src), k, k)  # (B, k, k * length)
     # The k hypotheses of a sentence begin alike. All but the first count as impossible, or they stayed alike.
     exact = torch.promote_types(memory.dtype, torch.float32)  # sums of half precision lose what decides
     scores = memory.new_full((len(src), k), -torch.inf, dtype=exact)  # (B, k) log-probabilities
     scores[:, 0] = 0
     while searches:
         length = tokens.size(-1)  # of a hypothesis after this step, without the start symbol
-        log_probs = next_log_probs(model, memory, src_mask, tokens, visible if tree else None, cache)
-        forbid(log_probs, forbidden, named)
+        mask = visible if share_cache else None
+        log_probs = next_log_probs(model, memory, src_mask, tokens=tokens, visible=mask, cache=cache)
+        check_tokens(required_tokens, log_probs.size(-1))
+        log_probs[..., list(forbidden)] = -torch.inf
         restrict(log_probs, tokens, searches)
         # Twice the beam: even if half of the continuations end, k remain.
         best, origin, token = best_continuations(scores, log_probs, 2 * k)  # each (B, 2k)
-        finish(searches, tokens, best, origin, token)
-        scores, slot = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
-        origin, token = origin.gather(1, slot), token.gather(1, slot)
-
+        finish(searches, tokens, best=best, origin=origin, token=token)
+        scores, rank = best.masked_fill(token == end_symbol, -torch.inf).topk(k)  # (B, k)
+        origin, token = origin.gather(1, rank), token.gather(1, rank)
         likeliest = scores[:, 0].tolist()
-        left = [i for i, search in enumerate(searches) if not search.is_done(length, likeliest[i])]
-        rows = torch.tensor(left, dtype=torch.long, device=src.device)
-        if len(left) < len(searches):  # the sentences that are done leave the batch
-            searches = [searches[i] for i in left]
+        remaining = [i for i, search in enumerate(searches) if not search.is_done(length, likeliest[i])]
+        rows = torch.tensor(remaining, dtype=torch.long, device=src.device)
+        if len(remaining) < len(searches):  # the sentences that are done leave the batch
+            searches = [searches[i] for i in remaining]
             scores, origin, token = scores[rows], origin[rows], token[rows]
-        parents = rows.unsqueeze(1), origin  # of the hypotheses that go on
-        places = rows if tree else (parents[0] * k + origin).flatten()  # of these in the cache
-        if not tree or len(left) < len(memory):
-            cache.select(places)
-            memory, src_mask = memory[places], src_mask[places]
+        parents = rows.unsqueeze(1), origin  # the hypotheses that are continued
+        cache_rows = rows if share_cache else (rows.unsqueeze(1) * k + origin).flatten()
+        if not share_cache or len(remaining) < len(memory):
+            cache.select(cache_rows)
+            memory, src_mask = memory[cache_rows], src_mask[cache_rows]
         tokens = torch.cat([tokens[parents], token.unsqueeze(-1)], dim=-1)
-        visible = torch.cat([visible[parents], itself.expand(len(left), k, k)], dim=-1)
+        visible = torch.cat([visible[parents], own_slot.expand(len(remaining), k, k)], dim=-1)
 
 
-def computes_as(cls: type, module: object) -> bool:
-    """Tell whether a module is of the very class, with none of its methods replaced."""
-    return type(module) is cls and vars(cls).keys().isdisjoint(vars(module))
+def can_share_cache(model: EncoderDecoder) -> bool:
+    """Tell whether all that reads the cache is the paper's, with none of its methods replaced."""
+    layers = [*model.decoder.layers]
+    modules = [model, model.decoder, *layers, *(x.self_attn for x in layers if type(x) is DecoderLayer)]
+    paper = EncoderDecoder, Decoder, DecoderLayer, MultiHeadedAttention
+    return all(type(x) in paper and vars(type(x)).keys().isdisjoint(vars(x)) for x in modules)
 
 
 def restrict(log_probs: Tensor, tokens: Tensor, searches: list[SentenceSearch]) -> None:
     """Set to -inf the log-probabilities (B, k, V) of what may not follow the hypotheses `tokens`."""
     for i, search in enumerate(searches):
         if (forced := search.forced_token(tokens.size(-1) - 1)) is not None:
-            only = log_probs[i, :, forced].clone()
+            forced_log_probs = log_probs[i, :, forced].clone()
             log_probs[i] = -torch.inf
-            log_probs[i, :, forced] = only
+            log_probs[i, :, forced] = forced_log_probs
         elif search.settings.no_repeat_ngram:
             for j, hypothesis in enumerate(tokens[i, :, 1:].tolist()):
                 log_probs[i, j, repeating(hypothesis, search.settings.no_repeat_ngram)] = -torch.inf
@@ -252,21 +250,22 @@ def finish(
 
     `best`, `origin` and `token` are what `best_continuations` found for the hypotheses `tokens`.
     """
-    k, end_symbol = searches[0].settings.beam, searches[0].end_symbol
-    ends = (token[:, :k] == end_symbol) & best[:, :k].isfinite()
+    k = searches[0].settings.beam
+    ends = (token[:, :k] == searches[0].end_symbol) & best[:, :k].isfinite()
     for i, j in ends.nonzero().tolist():
-        ended, log_prob = tuple(tokens[i, origin[i, j], 1:].tolist()), best[i, j].item()
-        score = searches[i].settings.score(log_prob, len(ended) + 1)  # the end symbol counts
-        searches[i].finished.append(Hypothesis(ended, log_prob, score))
+        hypothesis = tuple(tokens[i, origin[i, j], 1:].tolist())
+        log_prob = best[i, j].item()
+        score = searches[i].settings.score(log_prob, len(hypothesis) + 1)  # the end symbol counts
+        searches[i].finished.append(Hypothesis(hypothesis, log_prob, score))
     for i, search in enumerate(searches):
         if search.on_step is not None:
             search.on_step(search.candidates(tokens[i, origin[i], 1:], token[i], best[i]))
 
 
 def repeating(tokens: list[int], n: int) -> list[int]:
-    """List what would complete a sequence of `n` tokens that already stands in `tokens`."""
-    last = tokens[len(tokens) - n + 1 :]  # with one more, a sequence of n
-    return [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == last]
+    """List the tokens that would repeat a sequence of `n` tokens, the last of which they would be."""
+    ending = tokens[len(tokens) - n + 1 :]  # the first n - 1 of that sequence
+    return [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == ending]
 
 
 def next_log_probs(

@@ -39,6 +39,7 @@ def greedy_decode(
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
     src_mask = source_mask(src, src_mask)
     end = -1 if end_symbol is None else end_symbol
+    required_tokens = (*forbidden,) if end_symbol is None else (*forbidden, end_symbol)
     with evaluating(model):
         memory = model.encode(src, src_mask)  # (B, src_len, d_model)
         cache = DecoderCache(len(model.decoder.layers))
@@ -48,15 +49,16 @@ def greedy_decode(
             newest = columns[-1][active].unsqueeze(1)
             states = model.decode(memory, src_mask, newest, None, cache)  # (active, 1, d_model)
             log_probs = model.generator(states[:, -1])  # (active, V)
-            forbid(log_probs, forbidden, () if end_symbol is None else (end_symbol,))
+            check_tokens(required_tokens, log_probs.size(-1))
+            log_probs[..., list(forbidden)] = -torch.inf
             best, token = log_probs.max(dim=-1)  # argmax is slower
             if not best.isfinite().all():
                 raise ValueError("the scores are not finite, or all tokens are forbidden")
             columns.append(torch.full_like(columns[0], end).index_copy(0, active, token))
-            left = (token != end).nonzero().flatten()
-            if len(left) < len(active):  # rows that have ended leave the batch
-                active, memory, src_mask = active[left], memory[left], src_mask[left]
-                cache.select(left)
+            remaining = (token != end).nonzero().flatten()
+            if len(remaining) < len(active):  # rows that have ended leave the batch
+                active, memory, src_mask = active[remaining], memory[remaining], src_mask[remaining]
+                cache.select(remaining)
     return torch.stack(columns, dim=1)
 
 
@@ -64,6 +66,8 @@ def source_mask(src: Tensor, mask: Tensor | None) -> Tensor:
     """Return the mask (B, 1, src_len) of a source (B, src_len). Raises ValueError for other shapes."""
     if src.dim() != 2:
         raise ValueError(f"src must be (B, src_len), not {tuple(src.shape)}; of one, use src.unsqueeze(0)")
+    if len(src) and not src.size(1):
+        raise ValueError("a source needs a token: src has the shape (B, 0)")
     size = len(src), 1, src.size(1)
     if mask is None:
         return src.new_ones(size, dtype=torch.bool)
@@ -72,9 +76,7 @@ def source_mask(src: Tensor, mask: Tensor | None) -> Tensor:
     return mask.expand(size)
 
 
-def forbid(log_probs: Tensor, forbidden: Sequence[int], named: Iterable[int] = ()) -> None:
-    """Set log-probabilities (..., V) to -inf. Raises ValueError for a token, or one `named`, that is none."""
-    vocab = log_probs.size(-1)
-    if unknown := [token for token in (*forbidden, *named) if not 0 <= token < vocab]:
+def check_tokens(tokens: Iterable[int], vocab: int) -> None:
+    """Raise ValueError for a token that a vocabulary of this size does not have."""
+    if unknown := [token for token in tokens if not 0 <= token < vocab]:
         raise ValueError(f"there is no token {unknown[0]} in a vocabulary of {vocab}")
-    log_probs[..., list(forbidden)] = -torch.inf

@@ -31,8 +31,8 @@ class Stack(nn.Module):
         first: Any = next(iter(self.layers), None)
         if not hasattr(first, "sublayer"):
             raise ValueError("a stack needs layers like EncoderLayer, whose `sublayer` says where norms are")
-        around = first.sublayer[0]
-        self.norm: nn.Module = deepcopy(around.norm) if around.norm_first else nn.Identity()
+        connection = first.sublayer[0]
+        self.norm: nn.Module = deepcopy(connection.norm) if connection.norm_first else nn.Identity()
 
 
 class Encoder(Stack):
@@ -54,10 +54,10 @@ class Decoder(Stack):
         """(batch, tgt_len, d_model), memory (batch, src_len, d_model) -> (batch, tgt_len, d_model)."""
         if cache is not None:
             cache.check(memory)
-        seen = 0 if cache is None else len(cache)
+        before = 0 if cache is None else len(cache)
         for i, layer in enumerate(self.layers):
             x = layer(x, memory, src_mask, tgt_mask, None if cache is None else cache.layers[i])
-        if cache is not None and len(cache) != seen + x.size(1):
+        if cache is not None and len(cache) != before + x.size(1):
             raise ValueError("the decoder's self-attention has added nothing to its cache: use cache.extend")
         return self.norm(x)
 
@@ -85,9 +85,8 @@ class EmbeddedPositions(nn.Sequential):
         try:
             signature(positions.forward).bind(None, 0)
         except TypeError:
-            kind = type(positions).__name__
-            how = f"let {kind} take start, the position of x[:, 0]"
-            raise ValueError(f"positions are called as (x, start): {how}") from None
+            remedy = f"let {type(positions).__name__} take start, the position of x[:, 0]"
+            raise ValueError(f"positions are called as (x, start): {remedy}") from None
         super().__init__(embed, positions)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
@@ -125,34 +124,33 @@ class EncoderDecoder(nn.Module):
     @classmethod
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
-        c, parts = config, find_parts(config)
+        parts = find_parts(config)
         attention, feed_forward = parts.attention, parts.feed_forward
-        if c.variant == "paper":  # copying is faster than drawing weights, which are drawn again below
+        if config.variant == "paper":  # copying is faster than drawing weights, which are drawn again below
             attention, feed_forward = partial(deepcopy, attention()), partial(deepcopy, feed_forward())
+        around: Any = {"size": config.d_model, "dropout": config.dropout, "norm_first": config.norm_first}
         encoder_layers = [
-            EncoderLayer(c.d_model, attention(), feed_forward(), c.dropout, c.norm_first, parts.norm())
-            for _ in range(c.N)
+            EncoderLayer(self_attn=attention(), feed_forward=feed_forward(), norm=parts.norm(), **around)
+            for _ in range(config.N)
         ]
         decoder_layers = [
             DecoderLayer(
-                c.d_model,
-                attention(),
-                parts.cross_attention() or attention(),
-                feed_forward(),
-                c.dropout,
-                c.norm_first,
-                parts.norm(),
+                self_attn=attention(),
+                src_attn=parts.cross_attention() or attention(),
+                feed_forward=feed_forward(),
+                norm=parts.norm(),
+                **around,
             )
-            for _ in range(c.N)
+            for _ in range(config.N)
         ]
         model = cls(
             Encoder(encoder_layers),
             Decoder(decoder_layers),
-            nn.Sequential(Embeddings(c.d_model, c.src_vocab), parts.positions()),
-            nn.Sequential(Embeddings(c.d_model, c.tgt_vocab), parts.positions()),
-            Generator(c.d_model, c.tgt_vocab),
+            nn.Sequential(Embeddings(config.d_model, config.src_vocab), parts.positions()),
+            nn.Sequential(Embeddings(config.d_model, config.tgt_vocab), parts.positions()),
+            Generator(config.d_model, config.tgt_vocab),
         )
-        model.config = c
+        model.config = config
         model.tie_embeddings()
         model.reset_parameters()
         return model
@@ -176,11 +174,11 @@ class EncoderDecoder(nn.Module):
 
         Modules of another kind, which a variant brings, keep what their constructors gave them.
         """
-        maps = MultiHeadedAttention, PositionwiseFeedForward, Generator
+        linear_maps = MultiHeadedAttention, PositionwiseFeedForward, Generator
         # Embeddings come last: the output projection may share their matrix.
-        for kinds in (maps, (Embeddings, LearnedPositions)):
+        for classes in (linear_maps, (Embeddings, LearnedPositions)):
             for module in self.modules():
-                if isinstance(module, kinds):
+                if isinstance(module, classes):
                     module.reset_parameters()
 
     def forward(self, src: Tensor, tgt: Tensor, src_mask: Mask, tgt_mask: Mask) -> Tensor:

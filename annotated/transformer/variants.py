@@ -70,9 +70,11 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
         raise ValueError('"paper" names the paper\'s own parts: give the variant another name')
 
     def register(parts: type[Parts]) -> type[Parts]:
-        for own in [n for n in vars(parts) if not hasattr(Parts, n)]:
-            if meant := get_close_matches(own, vars(Parts), 1, 0.8):
-                raise ValueError(f"{parts.__name__}.{own} builds no part: is {meant[0]} meant?")
+        if not isinstance(parts, type) or not issubclass(parts, Parts):
+            raise TypeError(f"a variant is a subclass of annotated.Parts, which {parts!r} is not")
+        for method in [name for name in vars(parts) if not hasattr(Parts, name)]:
+            if meant := get_close_matches(method, vars(Parts), n=1, cutoff=0.8):
+                raise ValueError(f"{parts.__name__}.{method} builds no part: is {meant[0]} meant?")
         VARIANTS[name] = parts
         return parts
 

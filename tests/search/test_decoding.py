@@ -436,6 +436,13 @@ def test_limits_and_masks_are_taken_in_every_right_form_and_in_no_other():
                 search(model, src, mask, wrong, START, END)
 
 
+def test_a_source_without_a_token_is_refused_but_not_a_batch_without_a_sentence():
+    for search in (greedy_decode, beam_search):
+        with pytest.raises(ValueError, match="a source needs a token"):
+            search(toy(), torch.zeros(1, 0, dtype=torch.int64), None, 6, START, END)
+        assert len(search(toy(), torch.zeros(0, 3, dtype=torch.int64), None, 6, START, END)) == 0
+
+
 def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():
     model, src = toy(), torch.tensor([[3, 4]])
     for search in (greedy_decode, beam_search):

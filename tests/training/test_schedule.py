@@ -27,6 +27,12 @@ def test_the_nth_update_moves_by_the_rate_of_step_n():
         assert before - weight.item() == pytest.approx(rate(n, 16, 2.0, 4), rel=1e-12)
 
 
+@pytest.mark.parametrize(("model_size", "warmup"), [(512, 0), (512, -1), (0, 4000)])
+def test_a_width_or_a_warm_up_of_nothing_is_refused(model_size, warmup):
+    with pytest.raises(ValueError, match=f"above 0, not {model_size} and {warmup}"):
+        rate(1, model_size, 1, warmup)
+
+
 def test_another_learning_rate_would_scale_the_schedule_and_is_refused():
     with pytest.raises(ValueError, match=r"lr=1\.0, not 0\.5"):
         noam_scheduler(torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.5), 512)

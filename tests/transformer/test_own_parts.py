@@ -199,3 +199,9 @@ def test_a_part_that_is_spelled_otherwise_is_not_passed_over():
         class Typo(Parts):
             def postions(self):
                 return nn.Identity()
+
+
+@pytest.mark.parametrize("parts", [int, nn.Module, Parts.norm])
+def test_what_is_no_subclass_of_parts_is_no_variant(parts):
+    with pytest.raises(TypeError, match=r"subclass of annotated\.Parts"):
+        variant("other")(parts)
