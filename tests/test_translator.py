@@ -2,6 +2,7 @@
 
 import threading
 import unicodedata
+import warnings
 from copy import deepcopy
 
 import pandas as pd
@@ -151,6 +152,15 @@ def test_attention_stands_on_its_tokens(translator):
         torch.testing.assert_close(weights.sum(-1), torch.ones(1, len(queries)))
     assert (seen.maps["decoder", 0].triu(1) == 0).all()
     assert len(translator.attention("", "").src_tokens) == 1
+
+
+def test_each_call_warns_of_its_own_text(tokenizer, translator):
+    short = Translator(translator.model, tokenizer, tokenizer, max_source=3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # as in a user's session: once for the same words in the same line
+        for sentence in ("the dog sees a cat", "the cat sees a dog") * 2:
+            short(sentence)
+    assert sum("max_source is 3" in str(warning.message) for warning in caught) == 4
 
 
 def test_n_best_are_different_the_best_first(translator):

@@ -1,6 +1,5 @@
 """Evaluate a model on a split of a corpus: BLEU and chrF of its translations, perplexity and accuracy."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from annotated.search.config import SearchConfig
 from annotated.translation.data import Corpus, TokenBatches, encode_corpus
 from annotated.translation.files import read_json
 from annotated.translation.languages import bleu_tokenizer, lacks_spaces
+from annotated.translation.messages import warn
 from annotated.translation.tokenizers import normalize
 from annotated.translation.translator import Translator
 
@@ -75,13 +75,13 @@ def score_split(
     tokenize = tokenize or bleu_tokenizer(corpus.tgt_language)
     if tokenize == "13a" and not tokenized and lacks_spaces(text.tgt[:1000]):
         advice = "name its pair of languages, or --bleu-tokenize, in Python tokenize, such as zh or char"
-        warnings.warn(f"BLEU counts words between spaces, which this text lacks; {advice}", stacklevel=2)
+        warn(f"BLEU counts words between spaces, which this text lacks; {advice}")
     measure = bleu_metric(tokenize)
     options = {name: value for name, value in asdict(search).items() if name != "n_best"}
     translations = translator.translate(text.src, **options, numbers=text.lines, progress=progress)
     references = [normalize(line) for line in text.tgt]
     if not measure(references, references).value:
-        warnings.warn("BLEU counts runs of four words, and no reference has four; go by chrF", stacklevel=2)
+        warn("BLEU counts runs of four words, and no reference has four; go by chrF")
     language = corpus.tgt_language or ""
     older = (translations, references) if tokenized else None
     if not tokenized and corpus.name != "own" and moses_supports(language):

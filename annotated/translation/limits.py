@@ -1,6 +1,5 @@
 """How long sentences may be, and the engines that search."""
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,18 +26,8 @@ class Limits:
         """Return the limits of a model with this number of positions; None is any number."""
         if positions is None:
             return self
-        shorter = min(self.max_source, positions), min(self.max_target, positions)
-        return replace(self, max_source=shorter[0], max_target=shorter[1])
-
-    def cut(self, tokens: list[int], name: str) -> list[int]:
-        """Cut a source, to which `</s>` will be added, and warn; or refuse it with a ValueError."""
-        if (length := len(tokens) + 1) <= self.max_source:
-            return tokens
-        message = f"{name} has {length:,} tokens, but max_source is {self.max_source:,}"
-        if self.too_long == "refuse":
-            raise ValueError(message)
-        warnings.warn(f"{message}: the rest of it is not translated", stacklevel=2)
-        return tokens[: self.max_source - 1]
+        max_source, max_target = min(self.max_source, positions), min(self.max_target, positions)
+        return replace(self, max_source=max_source, max_target=max_target)
 
     def longest(self, source: int) -> int:
         """Return the length limit of the translation of a source of this many tokens."""

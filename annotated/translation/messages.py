@@ -1,6 +1,7 @@
 """Messages to the user, from one of a run's processes."""
 
 import sys
+import warnings
 
 from tqdm import tqdm
 
@@ -22,3 +23,8 @@ def print_message(text: str) -> None:
         file = sys.stdout if notebook else sys.stderr
         encoding = getattr(file, "encoding", None) or "utf-8"
         tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
+
+
+def warn(message: str) -> None:
+    """Warn the user, each time: `warnings.warn` would show the same words of another text only once."""
+    warnings.warn_explicit(message, UserWarning, filename="annotated", lineno=1)

@@ -1,6 +1,5 @@
 """Text in, text out: a trained model with its tokenizers and its search."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from functools import cached_property
@@ -20,6 +19,7 @@ from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.token_batches import batch_by_length, pad_rows
 from annotated.translation.limits import ENGINES, Limits
+from annotated.translation.messages import warn
 from annotated.translation.storage import model_folder
 from annotated.translation.threads import map_in_threads
 from annotated.translation.tokenizers import Tokenizer, normalize
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     import altair as alt
 
     from annotated.translation.interop.ctranslate2 import CTranslate2Engine
+
+Sources = dict[int, list[int]]  # the tokens of sentences, by their index
+Results = dict[int, list[Hypothesis]]  # the hypotheses of sentences, by their index, best first
 
 ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
 
@@ -43,10 +46,10 @@ class Translator:
         tokenized: the model was trained on lower-cased, tokenized text alone, so capitals are refused.
         pair: the languages, such as "en-de", if known.
         engine: "pytorch" searches with `beam_search`; "ctranslate2" finds the same on a CPU, about twice as
-            fast, with a copy of the model as it is now: what changes it later, and hooks, do not count there.
-            Of that engine, too, calls with a prefix are ours.
+            fast. It has a copy of the model as it is now, without hooks, and does not see later changes.
+            A call with a prefix is searched by PyTorch even so.
         quantization: type of the matrices in CTranslate2.
-        longest_source: tokens of the longest source in training, if known; longer ones are warned of.
+        longest_source: tokens of the longest source in training, if known; a longer one gives a warning.
         limits: fields of `Limits`, the greatest lengths of sources and translations.
 
     Raises ImportError where CTranslate2 is asked for and missing, ValueError for parts that do not fit.
@@ -70,11 +73,12 @@ class Translator:
             raise ValueError(f"{quantization} needs --engine ctranslate2, in Python engine='ctranslate2'")
         if hasattr(model, "config"):  # a model that was put together by hand has none
             model_folder.check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
-        self.model, self.tokenized = model, tokenized
-        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
-        self.pair, self.engine, self.quantization = pair, engine, quantization
-        self.longest_source, self.limits = longest_source, Limits(**limits).within(model.max_positions)
-        self.ctranslate2  # noqa: B018  what it lacks is said at once
+        self.model, self.src_tokenizer, self.tgt_tokenizer = model, src_tokenizer, tgt_tokenizer
+        self.pair, self.tokenized = pair, tokenized
+        self.engine, self.quantization = engine, quantization
+        self.longest_source = longest_source
+        self.limits = Limits(**limits).within(model.max_positions)
+        self.ctranslate2  # noqa: B018  raises now where the library or the model does not fit
 
     @classmethod
     def load(
@@ -86,13 +90,14 @@ class Translator:
         return cls(*model_folder.load_model(folder, device), **{**trained, **options})
 
     def __getstate__(self) -> dict[str, Any]:
-        attributes = vars(self).items()  # a copy converts again when it is used
-        return {name: value for name, value in attributes if name != "ctranslate2"}
+        # The engine stays behind: a copy of the translator makes its own when it needs one.
+        return {name: value for name, value in vars(self).items() if name != "ctranslate2"}
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
-        pair, by = self.pair and f"{self.pair}, ", self.ctranslate2 and f" by {self.ctranslate2}"
-        return f"Translator({pair or ''}{parameters:,} parameters, on {self.device}{by or ''}, {self.limits})"
+        pair = f"{self.pair}, " if self.pair else ""
+        engine = f" by {self.ctranslate2}" if self.ctranslate2 else ""
+        return f"Translator({pair}{parameters:,} parameters, on {self.device}{engine}, {self.limits})"
 
     # ---- translations
 
@@ -140,8 +145,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first; none for one without a visible character.
 
-        Sentences of like length are searched together; on a CPU, as many batches side by side as PyTorch has
-        threads.
+        Sentences of like length share a batch; on a CPU, each of PyTorch's threads searches one at a time.
 
         Args:
             beam, alpha, penalty, n_best, no_repeat_ngram: the fields of `SearchConfig`.
@@ -150,76 +154,81 @@ class Translator:
             progress: show a bar, on a terminal.
             numbers: those of the sentences in messages, by default from 1.
 
-        Raises ValueError for a single string or a table, for scores that are not finite, and as `beam_search`
-        does.
+        Raises ValueError for one string or a table, scores that are not finite, and as `beam_search` does.
         """
         settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
         if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         texts = list(sentences)
         numbers = numbers or range(1, len(texts) + 1)
-        for i, text in enumerate(texts):
+        for number, text in zip(numbers, texts, strict=True):
             if not isinstance(text, str):
                 kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"
-                raise ValueError(f"line {numbers[i]} {kind}")
-        full = (i for i, text in enumerate(texts) if normalize(text))
-        sources = {i: self.encode(texts[i], f"line {numbers[i]}") for i in full}
+                raise ValueError(f"line {number} {kind}")
+        visible = (i for i, text in enumerate(texts) if normalize(text))
+        sources = {i: self.encode(texts[i], f"line {numbers[i]}") for i in visible}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
-        forced = self.tgt_tokenizer.encode(normalize(prefix))
-        results: dict[int, list[Hypothesis]] = {}
-
-        def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
-            src, tokenizer = self.batch([sources[i] for i in batch]), self.tgt_tokenizer
-            mask, longest = padding_mask(src, self.src_tokenizer.pad), [limits[i] + 1 for i in batch]
-            options = {**asdict(settings), "prefixes": [forced] * len(batch), "forbidden": self.forbidden}
-            return beam_search(self.model, src, mask, longest, tokenizer.start, tokenizer.end, **options)
-
-        # Around all batches: the first to end must not switch dropout on again.
-        bar = tqdm(total=len(sources), unit="line", disable=None if progress else True)
-        with evaluating(self.model), bar:
-            engine = None if forced else self.ctranslate2
-            bar.set_description(f"by {engine or 'PyTorch'}")
+        prefix_tokens = self.tgt_tokenizer.encode(normalize(prefix))
+        engine = None if prefix_tokens else self.ctranslate2
+        results: Results = {}
+        bar = tqdm(None, f"by {engine or 'PyTorch'}", len(sources), unit="line", disable=not progress or None)
+        with evaluating(self.model), bar:  # around all batches: the first to end must not restore dropout
             if engine is not None:
                 for batch in batch_by_length(sources, ENGINE_TOKENS):
-                    answers = engine.search([sources[i] for i in batch], [limits[i] for i in batch], settings)
-                    results |= {i: best for i, best in zip(batch, answers, strict=True) if best is not None}
+                    results |= engine.search({i: sources[i] for i in batch}, limits, settings)
                     bar.update(len(results) - bar.n)
             rest = {i: source for i, source in sources.items() if i not in results}
-            batches = batch_by_length(rest, max(1, max_tokens // beam))
-            run = map_in_threads if self.device.type == "cpu" and len(batches) > 1 else map
-            for batch, searched in zip(batches, run(search_batch, batches), strict=True):
-                results |= zip(batch, searched, strict=True)
-                bar.update(len(batch))
-        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(forced)]
-        for message in self.remarks(texts, sources, cut, numbers):
-            warnings.warn(message, stacklevel=3)
+            results |= self.search_with_pytorch(rest, settings, prefix_tokens, max_tokens, bar)
+        cut = [i for i in sources if len(results[i][0].tokens) + 1 >= limits[i] > len(prefix_tokens)]
+        for message in self.remarks(texts, numbers, sources, cut):
+            warn(message)
         return [results.get(i, []) for i in range(len(texts))]
 
+    def search_with_pytorch(
+        self, sources: Sources, settings: SearchConfig, prefix_tokens: list[int], max_tokens: int, bar: tqdm
+    ) -> Results:
+        """Search with `beam_search`; on a CPU, several batches are searched at a time."""
+
+        def search_batch(batch: list[int]) -> list[list[Hypothesis]]:
+            src = self.batch([sources[i] for i in batch])
+            mask = padding_mask(src, self.src_tokenizer.pad)
+            max_len = [self.limits.longest(len(sources[i])) + 1 for i in batch]  # the start symbol counted
+            constraints = {"prefixes": [prefix_tokens] * len(batch), "forbidden": self.forbidden}
+            return beam_search(self.model, src, mask, max_len, **asdict(settings), **constraints)
+
+        results: Results = {}
+        batches = batch_by_length(sources, max(1, max_tokens // settings.beam))
+        run = map_in_threads if self.device.type == "cpu" and len(batches) > 1 else map
+        for batch, best in zip(batches, run(search_batch, batches), strict=True):
+            results |= zip(batch, best, strict=True)
+            bar.update(len(batch))
+        return results
+
     def remarks(
-        self, texts: list[str], sources: dict[int, list[int]], cut: list[int], numbers: Sequence[int]
+        self, texts: list[str], numbers: Sequence[int], sources: Sources, cut: list[int]
     ) -> Iterator[str]:
         """Say how many lines are unlike those of the training, and how many translations were `cut`."""
         broken = [i for i in sources if "\n" in texts[i].strip()]
         unknown = [i for i, source in sources.items() if self.src_tokenizer.unk in source]
-        symbols = dict.fromkeys(
-            s for i in unknown[:10] for s in self.src_tokenizer.unknown(normalize(texts[i]))
-        )
-        most, room = self.longest_source, self.model.max_positions
-        end = "" if room is None else f"; the model has {room} positions"
+        examples = (token for i in unknown[:10] for token in self.src_tokenizer.unknown(normalize(texts[i])))
+        symbols = " ".join([*dict.fromkeys(examples)][:5])
+        most = self.longest_source
         long = [i for i, source in sources.items() if most is not None and len(source) > most]
-        for lines, what in (
+        positions = self.model.max_positions
+        end = "" if positions is None else f"; the model has {positions} positions"
+        for lines, remark in (
             (broken, "line breaks inside, read as spaces; give each of its lines by itself"),
-            (unknown, f"symbols that the model never saw, such as {' '.join([*symbols][:5])!r}"),
+            (unknown, f"symbols that the model never saw, such as {symbols!r}"),
             (long, f"more than the {most} tokens of the longest source in training; cut them into sentences"),
             (cut, f"translations that were cut at their limit; raise max_extra or max_target{end}"),
         ):
             if lines:
-                told = f"{len(lines):,} of {len(texts):,} lines, the first line {numbers[lines[0]]:,}"
-                yield f"{told}: {what}"
+                first = f"the first line {numbers[lines[0]]:,}"
+                yield f"{len(lines):,} of {len(texts):,} lines, {first}: {remark}"
 
     @cached_property
     def ctranslate2(self) -> "CTranslate2Engine | None":
-        """Get the copy of the model that CTranslate2 searches with; None where the search is ours."""
+        """Get the copy of the model that CTranslate2 searches with; None where PyTorch searches."""
         if self.engine == "pytorch":
             return None
         from annotated.translation.interop.ctranslate2 import CTranslate2Engine  # belongs to an extra
@@ -231,13 +240,21 @@ class Translator:
     def encode(self, sentence: str, name: str = "the sentence") -> list[int]:
         """Return a source sentence's tokens and `</s>`; messages call it `name`.
 
-        Raises ValueError for capitals where the model reads only lower-cased text.
+        A sentence that is too long is cut, with a warning. Raises ValueError for one that is too long where
+        the limits refuse it, and for capitals where the model reads only lower-cased text.
         """
         sentence = normalize(sentence)
         if self.tokenized and sentence != sentence.lower():
             raise ValueError(f"{sentence[:40]!r} has capitals, but this model reads lower-cased text only")
-        tokens = self.limits.cut(self.src_tokenizer.encode(sentence), name)
-        return [*tokens, self.src_tokenizer.end]
+        tokens = [*self.src_tokenizer.encode(sentence), self.src_tokenizer.end]
+        max_source = self.limits.max_source
+        if len(tokens) <= max_source:
+            return tokens
+        message = f"{name} has {len(tokens):,} tokens, but max_source is {max_source:,}"
+        if self.limits.too_long == "refuse":
+            raise ValueError(message)
+        warn(f"{message}: the rest of it is not translated")
+        return [*tokens[: max_source - 1], self.src_tokenizer.end]
 
     def batch(self, encoded: list[list[int]]) -> Tensor:
         """Pad token lists to one int64 tensor (batch, len), on the model's device."""
@@ -271,8 +288,8 @@ class Translator:
         """Draw `attention(sentence, translation)`: every layer, head and kind, to choose from by menus."""
         from annotated.plots import explore_attention  # altair is heavy, and belongs to an extra
 
-        seen = self.attention(sentence, translation)
-        return explore_attention(seen.maps, seen.src_tokens, seen.tgt_tokens)
+        attention = self.attention(sentence, translation)
+        return explore_attention(attention.maps, attention.src_tokens, attention.tgt_tokens)
 
 
 def load_pretrained(name: str, device: str | torch.device = "cpu", **options: Any) -> Translator:

@@ -147,9 +147,8 @@ def test_a_short_limit_beside_long_ones(learned):
     sources, engine = [theirs.encode(text) for text in ENGLISH], theirs.ctranslate2
     length = len(theirs.search(ENGLISH[:1])[0][0].tokens) + 1
     for limit in (length // 2, length):  # ours makes every hypothesis end there
-        found, *others = engine.search(sources, [limit, 99, 99], SearchConfig())
-        assert found is None
-        assert None not in others
+        limits = {0: limit, 1: 99, 2: 99}
+        assert {*engine.search(dict(enumerate(sources)), limits, SearchConfig())} == {1, 2}
 
 
 def test_a_source_beyond_the_table_of_positions(words):

@@ -4,7 +4,7 @@ Its own converter refuses the Marian models that we write, and begins translatio
 the embedding of `<s>`; and Marian has no pre-norm, no learned positions and no words.
 """
 
-import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +18,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.transformer.positions import sinusoids
 from annotated.translation.files import creating_folder
 from annotated.translation.interop.common import POSITIONS, check_exportable, vocabulary, write_readme
+from annotated.translation.messages import warn
 from annotated.translation.tokenizers import END, SPECIALS, Tokenizer, save_tokenizer
 
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
@@ -128,33 +129,32 @@ class CTranslate2Engine:
             self.translator = require("ctranslate2", extra="interop").Translator(str(copy), **threads)
         computed = self.translator.compute_type
         if not computed.startswith(quantization):
-            warnings.warn(f"{quantization} is computed as {computed} on this processor", stacklevel=4)
+            warn(f"{quantization} is computed as {computed} on this processor")
 
     def __repr__(self) -> str:
         library = require("ctranslate2", extra="interop")
         return f"CTranslate2 {library.__version__}, {self.translator.compute_type}"
 
     def search(
-        self, sources: list[list[int]], limits: list[int], settings: SearchConfig
-    ) -> list[list[Hypothesis] | None]:
-        """Return the hypotheses of each source as `beam_search` finds them; None where they might differ.
+        self, sources: Mapping[int, list[int]], limits: Mapping[int, int], settings: SearchConfig
+    ) -> dict[int, list[Hypothesis]]:
+        """Return the hypotheses that `beam_search` finds; none of a source for which they might differ.
 
         Sources end with `</s>`, which CTranslate2 adds itself; limits count the end symbol.
         """
-        hypotheses: list[list[Hypothesis] | None] = [None] * len(sources)
+        results: dict[int, list[Hypothesis]] = {}
         beam = settings.beam
         exact = settings.alpha == 0 and beam > 1  # ours goes on until no other hypothesis can be better
         if exact and settings.n_best > 1:
-            return hypotheses
+            return results
         # With alpha 0 a result does not show when its search stopped, so a call has one limit to stop it.
         groups: dict[int, list[int]] = {}
-        for i, (source, limit) in enumerate(zip(sources, limits, strict=True)):
-            if len(source) > 1 and limit > 1 and max(len(source), limit) <= self.positions:
-                groups.setdefault(limit if exact else 0, []).append(i)
+        for i, source in sources.items():
+            if len(source) > 1 and limits[i] > 1 and max(len(source), limits[i]) <= self.positions:
+                groups.setdefault(limits[i] if exact else 0, []).append(i)
         for group in groups.values():
-            texts = [sources[i][:-1] for i in group]
-            results = self.translator.translate_batch(
-                [[self.src_pieces[token] for token in text] for text in texts],
+            answers = self.translator.translate_batch(
+                [[self.src_pieces[token] for token in sources[i][:-1]] for i in group],
                 beam_size=beam,
                 length_penalty=0 if exact else NEARLY_NONE,
                 num_hypotheses=1 if exact else beam,
@@ -167,14 +167,15 @@ class CTranslate2Engine:
                 return_scores=True,
                 return_end_token=True,
             )
-            for i, result in zip(group, results, strict=True):
-                hypotheses[i] = self.rank(result, limits[i], settings)
-        return hypotheses
+            for i, answer in zip(group, answers, strict=True):
+                if best := self.rank(answer, limits[i], settings):
+                    results[i] = best
+        return results
 
-    def rank(self, result: Any, limit: int, settings: SearchConfig) -> list[Hypothesis] | None:
-        """Return the best hypotheses of a sentence; None where ours might be others."""
+    def rank(self, answer: Any, limit: int, settings: SearchConfig) -> list[Hypothesis] | None:
+        """Return the best hypotheses of a sentence; None where `beam_search` might find others."""
         ended = []
-        for (*pieces, last), log_prob in zip(result.hypotheses, result.scores, strict=True):
+        for (*pieces, last), log_prob in zip(answer.hypotheses, answer.scores, strict=True):
             if last != SPECIALS[END] or not self.never.isdisjoint(pieces):
                 return None
             score = settings.score(log_prob, len(pieces) + 1)
@@ -183,5 +184,5 @@ class CTranslate2Engine:
         # What ended but was not returned is no likelier than all that was, and no longer than the longest.
         least = settings.score(min(hypothesis.log_prob for hypothesis in ended), longest)
         best = sorted(ended, key=lambda hypothesis: -hypothesis.score)[: settings.n_best]
-        known = longest < limit and len(best) == settings.n_best and best[-1].score >= least
-        return best if known else None
+        certain = longest < limit and len(best) == settings.n_best and best[-1].score >= least
+        return best if certain else None

@@ -4,7 +4,6 @@ import hashlib
 import io
 import math
 import re
-import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -99,6 +98,8 @@ class SentencePieceTokenizer(Subwords):
         """
         import sentencepiece
 
+        from annotated.translation.messages import warn  # imports PyTorch
+
         least = len(SPECIALS) + 256
         if not least <= vocab_size <= MOST_PIECES:
             bounds = f"from {least} to {MOST_PIECES:,}"
@@ -121,8 +122,7 @@ class SentencePieceTokenizer(Subwords):
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:
-            message = f"the text yields {len(tokenizer):,} pieces, fewer than the {vocab_size:,} asked for"
-            warnings.warn(message, stacklevel=2)
+            warn(f"the text yields {len(tokenizer):,} pieces, fewer than the {vocab_size:,} asked for")
         return tokenizer
 
     def split(self, text: str) -> list[str]:
