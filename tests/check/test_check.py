@@ -290,6 +290,8 @@ def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[s
     complains(["check"], capfd, "--grade")
     complains(["check", "--grade", FOLDER], capfd, "--require")
     missing = tmp_path / "no/such/x.json"
+    for wrong in (["x.py"], [FOLDER], [FOLDER / "functional.py", "--adapter", "x.py"]):
+        complains(["check", *wrong], capfd, "[Errno")
     complains(["check", FOLDER / "functional.py", "--json", missing], capfd, str(missing.parent))
     assert "passed" not in capfd.readouterr().out
 

@@ -7,10 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from command_line import complains
+from command_line import complains, ends
 
 import annotated
 from annotated.transformer.config import TransformerConfig
+from annotated.translation.cli.flags import COMMON
 from annotated.translation.cli.main import BY_HAND, make_parser, parse
 from annotated.translation.training.config import TrainingConfig
 
@@ -35,6 +36,23 @@ def test_the_usage_of_a_command_names_what_it_needs_and_no_flag():
     commands = make_parser()[1]
     assert commands["train"].usage == "annotated train [FLAG ...]"
     assert commands["reproduce"].usage == "annotated reproduce RECIPE [FLAG ...]"
+    assert commands["check"].usage == "annotated check [FILE.py ...] [FLAG ...]"
+    assert commands["average"].usage == "annotated average FOLDER [FOLDER ...] [FLAG ...]"
+
+
+@pytest.mark.parametrize("command", COMMON)
+def test_help_shows_the_most_used_flags_and_how_to_see_all(command, capfd):
+    flags = {action.option_strings[-1]: action.dest for action in make_parser()[1][command]._actions if
+        action.option_strings}  # fmt: skip
+    shown = {}
+    for asked in ("--help", "--help-all"):
+        assert ends([command, asked]) == 0
+        out = capfd.readouterr().out
+        shown[asked] = set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, flags=re.MULTILINE))
+    assert {flags[flag] for flag in shown["--help"]} == COMMON[command] & set(flags.values())
+    assert "--help-all" in shown["--help"]
+    assert len(shown["--help"]) <= 20 < len(shown["--help-all"])
+    assert {flags.get(flag) for flag in shown["--help-all"]} >= set(flags.values())
 
 
 def test_messages_name_flags_that_there_are_and_what_python_has_in_their_place():
@@ -88,6 +106,17 @@ def test_flags_win_over_the_file_and_that_over_the_run(tmp_path):
     args = parse(["train", "--config", str(path), "--resume", "--keep", "9"])
     assert (args.vocab, args.epochs, args.keep, args.out, args.resume) == (320, 7, 9, run, True)
     assert (args.compile, args.src) == (False, None)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_home_is_found_where_the_shell_leaves_its_sign(in_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))  # on Windows
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "training.json").write_text('{"vocab": 320}')
+    settings_file(tmp_path, 'out = "~/run"\n')
+    args = parse(["train", "--resume", "--config=~/c.toml" if in_file else "--out=~/run"])
+    assert (args.out, args.vocab) == (tmp_path / "run", 320)
 
 
 def test_the_settings_of_a_run_may_be_copied_under_any_name(tmp_path):

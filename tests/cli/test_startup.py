@@ -31,7 +31,7 @@ def test_what_needs_no_model_loads_no_library(arguments):
 
 
 def test_help_does_without_docstrings():
-    command = [sys.executable, "-OO", "-m", "annotated", "train", "--help"]
+    command = [sys.executable, "-OO", "-m", "annotated", "train", "--help-all"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "--learning-rate" in done.stdout

@@ -18,7 +18,7 @@ from annotated.translation.files import read_json, write_json
 from annotated.translation.storage.model_folder import CONFIG, WEIGHTS, load_model, save_model
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training.checkpoint import average_checkpoints, restore
-from annotated.translation.training.config import Progress
+from annotated.translation.training.progress import Progress
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.trainer import TrainingError
 from annotated.translation.training.validation import Validation
@@ -244,12 +244,12 @@ def test_a_full_disk_leaves_the_last_good_checkpoint_and_model(tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             calls = full_disk(patch, n)
             with suppress(OSError):
-                trainer.out.save(
+                trainer.run_folder.save(
                     trainer.model, trainer.tokenizers, trainer.optimizer, trainer.progress, trainer.settings
                 )
         if len(calls) < n:
             break
-        newest = trainer.out.newest()
+        newest = trainer.run_folder.newest()
         resume(make_trainer(tmp_path, max_steps=4, average=0, save_every=2), newest)  # whole, whichever it is
         load_model(tmp_path)
         models.add(weights(tmp_path))

@@ -148,7 +148,7 @@ def test_other_settings_are_refused_before_the_text_is_read(preset, tmp_path):
         ({"accumulate": 2}, "accumulate = 1, not 2"),
         ({"dropout": 0.9}, "dropout is .*, not 0.9"),
         ({"d_ff": 32}, "d_ff is 16 in .*, not 32"),
-        ({"vocab": 400}, "vocab = 320, not 400"),
+        ({"vocab": 400}, "vocab = 320, not 400; for another, begin a new run$"),
         ({"tokenizer": "chars"}, "tokenizer = 'subwords', not 'chars'"),
         ({"keep_equal": False}, "keep_equal = True, not False"),
         ({"pair": "de-en"}, "pair = 'en-de', not 'de-en'"),

@@ -62,7 +62,7 @@ def test_in_half_precision_the_loss_itself_is_computed_in_float32(rdrop_weight, 
 def test_rdrop_begins_with_its_epoch(tmp_path):
     trainer = make_trainer(tmp_path, epochs=3, rdrop_weight=0.7, rdrop_from=2)
     plan, seen = trainer.batches.plan, []
-    trainer.batches.plan = lambda epoch: seen.append(trainer.summed.rdrop_weight) or plan(epoch)
+    trainer.batches.plan = lambda epoch: seen.append(trainer.summed_loss.rdrop_weight) or plan(epoch)
     trainer.fit()
     assert seen[-3:] == [0.0, 0.7, 0.7]
 

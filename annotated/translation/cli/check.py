@@ -17,6 +17,9 @@ def check(args: Namespace) -> int:
         raise ValueError("name a file to check, or a folder with --grade")
     if (args.grade is None) != (args.require is None):
         raise ValueError("--grade and --require go together: name the parts that the submissions must have")
+    for path in (*args.files, args.adapter):
+        if path is not None:
+            path.open("rb").close()  # an OSError tells of a file that cannot be read before any is checked
     found = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
     others = [*args.files, *found, args.adapter]
     for output in (args.json, args.junit, args.csv):

@@ -14,6 +14,16 @@ from annotated.translation.training.config import PRESETS, FurtherMetric, Preset
 
 MODEL_HELP = "model folder, or name of a shipped model"
 CORPUS = "multi30k"  # where nothing says otherwise
+# What --help shows of a command with many flags; --help-all shows all of them.
+SHOWN = {"help", "help_all", "model", "corpus", "pair", "src", "tgt", "device", "config"}
+COMMON = {
+    "train": SHOWN
+    | {"out", "val_src", "val_tgt", "preset", "minutes", "resume", "vocab", "epochs"}
+    | {"max_tokens", "learning_rate", "dropout"},
+    "translate": SHOWN
+    | {"files", "columns", "n_best", "beam", "alpha", "engine", "max_source", "max_target"},
+    "evaluate": SHOWN | {"columns", "split", "metric", "save", "json", "beam", "alpha", "engine"},
+}
 
 
 def recipes() -> dict[str, Path]:

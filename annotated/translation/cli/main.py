@@ -8,7 +8,7 @@ import errno
 import os
 import sys
 import traceback
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter, _AppendAction
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _AppendAction
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.machinery import SourceFileLoader
@@ -34,15 +34,17 @@ COMMANDS = {
     "check": (flags.add_check, "annotated.translation.cli.check:check"),
     "build": (flags.add_build, "annotated.translation.cli.check:build"),
 }
-# A file must name no file to execute or to write, nor give what only the hand at the keyboard can mean.
-OUTPUTS = ("save", "json", "junit", "csv", "cache")
 REMEDIES = {  # where the operating system says no
     errno.ENOENT: "is the name right, and the folder?",
     errno.EISDIR: "name a file in it",
     errno.ENOTDIR: "one of its folders is a file: name another",
     errno.ENOSPC: "make room on the disk, then try again (a run goes on with --resume)",
 } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "you may not: change its rights, or name another")
-BY_HAND = ("help", "version", "config", "traceback", "resume", "variants", "adapter", *OUTPUTS)
+# A file of settings must name no file to execute or to write, nor hold what is meant for one call.
+BY_HAND = (
+    "help", "help_all", "version", "config", "traceback", "resume", "variants", "adapter",
+    "save", "json", "junit", "csv", "cache",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Parser(ArgumentParser):
-    """A parser that suggests the flag that was meant."""
+    """A parser that suggests the flag that was meant, and knows `~` in paths."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        # A shell leaves the ~ of --out=~/run alone. That of an unknown user stays.
+        self.register("type", Path, lambda text: Path(os.path.expanduser(text)))
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
@@ -108,10 +115,14 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        if name in flags.COMMON:
+            text = "show all flags, not only the most used ones, and exit"
+            command.add_argument("--help-all", action="help", help=text)
         add_flags(command)
         command.add_argument("--version", **version)  # type: ignore[arg-type]
-        needed = [a.metavar or a.dest for a in command._actions if not a.option_strings]
-        command.usage = " ".join([command.prog, *map(str, needed), "[FLAG ...]"])
+        forms = {None: "{0}", "+": "{0} [{0} ...]", "*": "[{0} ...]"}
+        operands = [forms[a.nargs].format(a.metavar) for a in command._actions if not a.option_strings]
+        command.usage = " ".join([command.prog, *operands, "[FLAG ...]"])
         command.set_defaults(command=function)
     return parser, commands.choices
 
@@ -128,6 +139,10 @@ def parse(arguments: Sequence[str]) -> Namespace:
         return parser.parse_args(arguments)
     name, *rest = arguments
     command = commands[name]
+    if "--help-all" not in rest:
+        for action in command._actions:
+            if action.dest not in flags.COMMON.get(name, [action.dest]):
+                action.help = SUPPRESS
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
     args = command.parse_intermixed_args([*flags_of_files(name, rest, command), *rest])
     if out := getattr(args, "out", None):
@@ -144,14 +159,14 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def flags_of_files(name: str, arguments: list[str], command: ArgumentParser) -> list[str]:
     """Return, as flags, the settings in the file of the run to resume and in that of --config, which wins."""
-    first = ArgumentParser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
+    first = Parser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
     first.add_argument("--config", type=Path)
-    first.add_argument("--out")
+    first.add_argument("--out", type=Path)
     first.add_argument("--resume", action="store_true")
     args, _ = first.parse_known_args(arguments)
     settings = settings_in(args.config, name, command) if args.config else {}
     if args.resume and (out := args.out or settings.get("out")):
-        run = Path(out) / "training.json"
+        run = Path(os.path.expanduser(out)) / "training.json"
         if run.exists():
             settings = settings_in(run, name, command) | settings
     repeated, flags = {a.dest for a in command._actions if isinstance(a, _AppendAction)}, []

@@ -9,7 +9,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -19,13 +18,11 @@ import torch
 from annotated.batches import Batch
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.data.pairs import Corpus, ParallelText
-from annotated.translation.messages import print_message
-from annotated.translation.processes import broadcast, is_first, raise_on_all_ranks
+from annotated.translation.data.pairs import ParallelText
 from annotated.translation.tokenizers import PAD
+from annotated.translation.training.config import MODEL_FIELDS
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
 
-MODEL_FIELDS = {field.name for field in fields(TransformerConfig)}
 # Layers and width of a model, and the tokens that it can read in the time from which on the next learns more.
 SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
@@ -33,21 +30,6 @@ LETTERS = 3.5  # characters of a subword, about
 SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
 OFTEN, WHOLE = 5, 0.98  # a word is learned that is read so often; whole words serve where so much is such
 UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
-
-
-def choose_together(
-    text: Corpus,
-    kinds: tuple[str, str],
-    minutes: float,
-    given: dict[str, Any],
-    device: torch.device,
-) -> dict[str, Any]:
-    """Choose in the first process, for all, the settings that are not given."""
-    with raise_on_all_ranks():
-        if is_first():
-            given, why = choose(text["train"], kinds, minutes, given, device)
-            print_message(why)
-    return dict(broadcast(given))
 
 
 def choose(

@@ -35,7 +35,8 @@ from annotated.translation.storage.tensor_files import (
     write_tensors,
 )
 from annotated.translation.tokenizers import Tokenizer
-from annotated.translation.training.config import CHANGEABLE, PATHS, PROGRESS, Progress
+from annotated.translation.training.config import CHANGEABLE, PATHS
+from annotated.translation.training.progress import PROGRESS, Progress
 
 OPTIMIZER = "optimizer.safetensors"
 
@@ -113,7 +114,8 @@ def check_settings(
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
     other = f"to change that, begin another run with --init-from {quote(str(run))}, in Python init_from"
-    new = "for another, begin a new run, without init_from"
+    began = training_settings(checkpoint)
+    new = "for another, begin a new run" + (", without init_from" if began.get("init_from") else "")
     remedies = {"vocab": new, "minutes": "to go on for longer, raise --max-steps, in Python max_steps"}
     free = {*CHANGEABLE, "lengths"}  # what these are of, the text, is compared
     if settings.get("average_of") == "best":
@@ -124,7 +126,7 @@ def check_settings(
         free.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:
         free.add("accumulate")
-    for name, value in training_settings(checkpoint).items():
+    for name, value in began.items():
         asked = settings.get(name, value)
         if asked != value and name not in free:
             advice = new if name.endswith("tokenizer") else remedies.get(name, other)

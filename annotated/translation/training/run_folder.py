@@ -29,7 +29,7 @@ from annotated.translation.processes import is_first, raise_on_all_ranks
 from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.checkpoint import check_checkpoint, write_checkpoint
-from annotated.translation.training.config import PROGRESS, Progress, lower_is_better
+from annotated.translation.training.progress import PROGRESS, Progress, lower_is_better
 
 LOG, LOCK_FILE = "log.jsonl", "run.lock"
 
@@ -185,8 +185,13 @@ class RunFolder:
 
     def log(self, record: dict[str, float], progress: Progress) -> None:
         """Append a line to the log."""
-        p = progress
-        line = {"step": p.step, "epoch": p.current_epoch, **record, "seconds": round(p.seconds, 3)}
+        line = {
+            "step": progress.step,
+            "epoch": progress.current_epoch,
+            **record,
+            "tokens": progress.total_tokens,
+            "seconds": round(progress.seconds, 3),
+        }
         with (self.path / LOG).open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()

@@ -19,27 +19,17 @@ from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
 from annotated.translation.tokenizers.subwords import MOST_LINES
 
-TOKENIZER_SETTINGS = ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab")
 Settings = dict[str, object]
 ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 
-def load_to_start_from(folder: Path, record: Settings, settings: Settings) -> ModelAndTokenizers:
-    """Load the model that a new run starts from. Raises ValueError for tokenizers that it does not have."""
-    trained = model_folder.training_settings(folder)
-    for name in TOKENIZER_SETTINGS:
-        if record[name] not in (None, trained.get(name)):
-            raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
-    return load_to_go_on(folder, settings)
-
-
-def load_to_go_on(folder: Path, settings: Settings) -> ModelAndTokenizers:
-    """Load the model to go on from. Raises ValueError where its settings are others."""
+def load_matching_model(folder: Path, settings: Settings) -> ModelAndTokenizers:
+    """Load a model to train further. Raises ValueError where its settings are not those that are given."""
     model, src, tgt = model_folder.load_model(folder)
     for name, value in settings.items():
-        if value != (own := getattr(model.config, name)):
+        if value != (saved := getattr(model.config, name)):
             advice = "leave it out, for a model keeps its settings"
-            raise ValueError(f"{name} is {own!r} in {folder}, not {value!r}: {advice}")
+            raise ValueError(f"{name} is {saved!r} in {folder}, not {value!r}: {advice}")
     return model, src, tgt
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import MISSING, asdict, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,26 +17,13 @@ from annotated.translation.data.pairs import Corpus
 from annotated.translation.data.token_batches import TokenBatches, encode_corpus
 from annotated.translation.devices import default_torch_state, find_device
 from annotated.translation.messages import print_message
-from annotated.translation.processes import (
-    broadcast,
-    is_first,
-    process_group,
-    raise_on_all_ranks,
-    rank_and_world,
-)
-from annotated.translation.storage.model_folder import TrainedText, find_model, training_settings
-from annotated.translation.tokenizers import KINDS, SUBWORDS, Tokenizer
-from annotated.translation.training.auto_settings import MODEL_FIELDS, choose_together
-from annotated.translation.training.checkpoint import check_settings
-from annotated.translation.training.config import PRESETS, Progress, TrainingConfig, split_settings
+from annotated.translation.processes import broadcast, is_first, process_group, raise_on_all_ranks
+from annotated.translation.storage.model_folder import TrainedText
+from annotated.translation.tokenizers import Tokenizer
+from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import LOG, RunFolder
-from annotated.translation.training.starting_model import (
-    ModelAndTokenizers,
-    Settings,
-    load_to_go_on,
-    load_to_start_from,
-    new_model,
-)
+from annotated.translation.training.run_settings import RunSettings, default_preset, keeps_equal
+from annotated.translation.training.starting_model import ModelAndTokenizers, Settings
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
@@ -131,92 +118,80 @@ def train(
         Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
         TrainingError: where the loss or its gradient is not finite.
     """
-    preset = preset or default_preset(not (isinstance(corpus, Corpus) or callable(corpus)), init_from)
-    kinds = (src_tokenizer or tokenizer or "subwords", tgt_tokenizer or tokenizer or "subwords")
-    check_arguments(preset, minutes, init_from, kinds)
-    if tokenizer and src_tokenizer and tgt_tokenizer:
-        raise ValueError(f"tokenizer = {tokenizer!r} has no effect: each side has its own")
+    own_text = not (isinstance(corpus, Corpus) or callable(corpus))
     if keep_equal is None and not callable(corpus):
-        keep_equal = keeps_equal(init_from, *kinds)
-    if init_from is not None and Path(init_from).expanduser().is_dir():
-        init_from = Path(init_from).expanduser().absolute()
-    run, device, choosing = RunFolder(out), find_device(device), preset == "auto"
-    given: Settings = {**settings, "vocab": vocab}
-    given = {name: value for name, value in given.items() if value is not None}
-    if choosing and resume and run.newest():  # it goes on with what was chosen when it began
-        choosing, names = False, {"vocab", *MODEL_FIELDS, *(field.name for field in fields(TrainingConfig))}
-        given = {name: value for name, value in training_settings(run.path).items() if name in names} | given
-    base = "tiny" if preset == "auto" else preset  # until the text is known
-    vocab, model_settings, config = split_settings(base, given)
-    record: Settings = {
-        "tokenizer": tokenizer or (None if init_from or (src_tokenizer and tgt_tokenizer) else "subwords"),
-        "src_tokenizer": src_tokenizer,
-        "tgt_tokenizer": tgt_tokenizer,
-        "vocab": SUBWORDS if vocab is None and {*kinds} == {"subwords"} and not init_from else vocab,
-        "preset": preset,
-        "minutes": minutes,
-        "init_from": init_from and str(init_from),
-        "keep_equal": keep_equal,
-        **model_settings,
-    }
-    with process_group(device), default_torch_state(device), run.open(resume):
-        begun = None
+        keep_equal = keeps_equal(init_from, src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
+    run_settings = RunSettings(
+        preset=preset or default_preset(own_text, init_from),
+        minutes=minutes,
+        init_from=None if init_from is None else str(init_from),
+        tokenizer=tokenizer,
+        src_tokenizer=src_tokenizer,
+        tgt_tokenizer=tgt_tokenizer,
+        keep_equal=keep_equal,
+        explicit={**settings, "vocab": vocab},
+    )
+    run_folder = RunFolder(out)
+    device = find_device(device)
+    if resume and run_folder.newest():
+        run_settings.complete_from(run_folder.path)
+    with process_group(device), default_torch_state(device), run_folder.open(resume):
+        start: ModelAndTokenizers | None = None
         with raise_on_all_ranks():  # before the text is read, which may take long
-            if is_first() and resume and (newest := run.newest()):
-                begun = load_to_go_on(newest, model_settings)
-                saved, world = Progress.load(newest), rank_and_world()[1]
-                progress = replace(saved, update_batches=config.accumulate * world)
-                asked = {**record, **asdict(config), **({"pair": pair} if pair else {})}
-                check_settings(newest, saved, asked, progress)
-        config, record, choosing = broadcast((config, record, choosing))  # as the first process was asked
+            if is_first() and resume and (newest := run_folder.newest()):
+                start = run_settings.load_to_resume(newest, pair)
+        run_settings = broadcast(run_settings)  # as the first process was asked
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
-            text = own_corpus(text, validation, pair, keep_equal, columns, cache)
-        if choosing:
-            chosen = choose_together(text, kinds, minutes or 10, given, device)
-            vocab, model_settings, config = split_settings("tiny", chosen)
-            record |= {**model_settings, "vocab": vocab}
-        record |= {"corpus": text.name, "pair": text.pair, "tokenized": text.tokenized, **text.origin}
+            text = own_corpus(text, validation, pair, run_settings.keep_equal, columns, cache)
+        if run_settings.incomplete:
+            run_settings.complete_for(text, device)
         with raise_on_all_ranks():
-            torch.manual_seed(config.seed)
-            if is_first() and begun is None and init_from is not None:
-                begun = load_to_start_from(find_model(init_from), record, model_settings)
-            elif is_first() and begun is None:
-                begun = new_model(text, base, kinds, vocab, model_settings, cache)
-        return train_in_group(begun, text, config, run, device, record, resume, cache)
+            torch.manual_seed(run_settings.training.seed)
+            if is_first() and start is None:
+                start = run_settings.starting_model(text, cache)
+        return train_in_group(start, text, run_settings, run_folder, device, resume=resume, cache=cache)
 
 
 def train_in_group(
-    begun: ModelAndTokenizers | None,
+    start: ModelAndTokenizers | None,
     corpus: Corpus,
-    config: TrainingConfig,
-    run: RunFolder,
+    settings: RunSettings,
+    run_folder: RunFolder,
     device: torch.device,
-    record: Settings,
     resume: bool,
     cache: str | Path | None,
 ) -> Translator:
-    """Train as one of the processes that have joined; only the first has the model that the run begins with.
+    """Train as one of the processes that have joined; only the first has the model to start from.
 
     A function of its own: a process that leaves the group while it still holds the trainer may hang.
     """
-    parts = broadcast(begun and (begun[0].config, begun[1], begun[2]))
+    parts = broadcast(start and (start[0].config, start[1], start[2]))
     assert parts is not None
     model_config, src, tgt = parts
-    model = begun[0] if begun else EncoderDecoder.from_config(model_config)  # the trainer copies the weights
+    model = start[0] if start else EncoderDecoder.from_config(model_config)  # the trainer copies the weights
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print_message(f"{parameters:,} parameters, on {device}; the log is {run.path / LOG}")
+    print_message(f"{parameters:,} parameters, on {device}; the log is {run_folder.path / LOG}")
+    config = settings.training
     # A sentence must fit into a batch and the model, with its end symbol.
     limit = min(config.max_sentence, min(config.max_tokens, model.max_positions or config.max_tokens) - 1)
     with raise_on_all_ranks():
         batches, validation = make_batches(corpus, src, tgt, config, limit, cache)
-    pairs = batches.pairs
-    extra = max(EXTRA_TOKENS, int((pairs.tgt.lengths - 1 - pairs.src.lengths).max()))
-    record["lengths"] = {"source": int(pairs.src.lengths.max()), "max_extra": extra}
-    trainer = Trainer(model, (src, tgt), batches, validation, config, run, device, record, corpus.fingerprint)
+    record = settings.record() | text_record(corpus, batches)
+    trainer = Trainer(
+        model=model,
+        tokenizers=(src, tgt),
+        batches=batches,
+        validation=validation,
+        config=config,
+        out=run_folder,
+        device=device,
+        record=record,
+        fingerprint=corpus.fingerprint,
+    )
     translator = Translator(model, src, tgt, **asdict(TrainedText.of(record)))
     trainer.run(resume)
-    end = f"at step {trainer.progress.step}: the model is in {run.path}"
+    end = f"at step {trainer.progress.step}: the model is in {run_folder.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
     early = trainer.progress.step < trainer.progress.last_step(config)
@@ -226,6 +201,19 @@ def train_in_group(
     print_message(f"finished{why} {end}")
     model.eval()
     return translator
+
+
+def text_record(corpus: Corpus, batches: TokenBatches) -> Settings:
+    """Return what training.json says of the text."""
+    sources, targets = batches.pairs.src.lengths, batches.pairs.tgt.lengths
+    extra = max(EXTRA_TOKENS, int((targets - 1 - sources).max()))
+    return {
+        "corpus": corpus.name,
+        "pair": corpus.pair,
+        "tokenized": corpus.tokenized,
+        **corpus.origin,
+        "lengths": {"source": int(sources.max()), "max_extra": extra},
+    }
 
 
 def make_batches(
@@ -248,42 +236,3 @@ def make_batches(
     held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
     print_message(held_out.report())
     return batches, TokenBatches(held_out, config.max_tokens, shuffle=False)
-
-
-# ---- the arguments
-
-
-def check_arguments(
-    preset: str,
-    minutes: float | None,
-    init_from: str | Path | None,
-    kinds: tuple[str, str],
-) -> None:
-    """Raise ValueError for arguments that contradict each other, or that there are not."""
-    if preset not in PRESETS:
-        raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {preset!r}")
-    if minutes is not None and preset != "auto":
-        other = preset if init_from is None else "init_from"
-        raise ValueError(f"minutes choose the settings of a new model; for {other}, give epochs or max_steps")
-    if minutes is not None and not 0 < minutes < 2**31:
-        raise ValueError(f"minutes must be above 0 and below 2^31, not {minutes}")
-    if preset == "auto" and init_from is not None:
-        raise ValueError("the preset auto builds a new model; with init_from, give another")
-    for kind in kinds:
-        if kind not in KINDS:
-            raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
-
-
-def default_preset(own: bool, init_from: str | Path | None) -> str:
-    """Let settings be chosen for text of one's own, where no model has them already."""
-    return "auto" if own and init_from is None else "tiny"
-
-
-def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool | None:
-    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling.
-
-    None leaves them out where they are few.
-    """
-    if init_from is not None:
-        return training_settings(find_model(init_from)).get("keep_equal") or None
-    return None if {"chars", "spaces"}.isdisjoint(kinds) else True

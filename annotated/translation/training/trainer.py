@@ -27,8 +27,10 @@ from annotated.translation.messages import print_message, silent
 from annotated.translation.processes import broadcast, raise_on_all_ranks
 from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer
-from annotated.translation.training.checkpoint import average_checkpoints, broadcast_state, restore
-from annotated.translation.training.config import Progress, TrainingConfig, is_better
+from annotated.translation.training.averaging import save_average
+from annotated.translation.training.checkpoint import broadcast_state, restore
+from annotated.translation.training.config import TrainingConfig
+from annotated.translation.training.progress import Progress
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.starting_model import rehearse
 from annotated.translation.training.summed_loss import SummedLoss, compute_context
@@ -73,22 +75,27 @@ class Trainer:
         if validation is None:
             config.check_without_validation()
         model_folder.check_has_settings(model)
+        record = record or {}
         self.device = find_device(device)
-        self.model, self.tokenizers, self.batches = model.to(self.device), tokenizers, batches
-        record, self.validation = record or {}, None
+        self.model = model.to(self.device)
+        self.tokenizers = tokenizers
+        self.batches = batches
+        self.validation = None
         if validation is not None:
             text = model_folder.TrainedText.of(record)
             self.validation = Validation(validation, tokenizers[1], text, config.metric)
-        self.out = out if isinstance(out, RunFolder) else RunFolder(out)
-        self.config, self.settings = config, {**record, **dataclasses.asdict(config)}
+        self.config = config
+        self.settings = record | dataclasses.asdict(config)
+        self.run_folder = out if isinstance(out, RunFolder) else RunFolder(out)
         self.rank, self.world = processes.rank_and_world()
         self.progress = Progress(update_batches=config.accumulate * self.world, fingerprint=fingerprint)
         betas = (config.beta_1, config.beta_2)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1.0, betas=betas, eps=config.eps, fused=True)
-        self.summed = SummedLoss(model, config.smoothing, tokenizers[1].pad)
+        self.summed_loss = SummedLoss(model, config.smoothing, tokenizers[1].pad)
         if config.compile:
-            self.summed.compile()
-        self.parallel: Any = processes.data_parallel(self.summed, variant=model.config.variant != "paper")
+            self.summed_loss.compile()
+        is_variant = model.config.variant != "paper"
+        self.parallel_loss: Any = processes.data_parallel(self.summed_loss, variant=is_variant)
 
     def fit(self, resume: bool = False) -> Path:
         """Train to the end, or until Ctrl-C; returns the run's folder.
@@ -96,25 +103,26 @@ class Trainer:
         With `resume`, go on from the newest checkpoint, or start where there is none. Raises ValueError
         where `out` holds another run, TrainingError where the loss is not finite, before weights change.
         """
-        with default_torch_state(self.device), self.out.open(resume):
+        with default_torch_state(self.device), self.run_folder.open(resume):
             self.run(resume)
-        return self.out.path
+        return self.run_folder.path
 
     def run(self, resume: bool) -> None:
         """Train in the run's folder, which is open."""
         self.begin(resume)
-        c, p = self.config, self.progress
-        self.first_step, self.first_second = p.step, time.perf_counter()
+        config, progress = self.config, self.progress
+        self.first_step, self.first_second = progress.step, time.perf_counter()
         # With None, a bar is shown on a terminal or in a notebook. Unsmoothed, it agrees with `minutes_left`.
-        bar = tqdm(initial=p.step, total=p.last_step(c), unit="update", smoothing=0, disable=silent() or None)
+        options: dict[str, Any] = {"unit": "update", "smoothing": 0, "disable": silent() or None}
+        bar = tqdm(initial=progress.step, total=progress.last_step(config), **options)
         with bar, processes.stop_on_interrupt() as stop_asked:
-            if self.validation and p.validation_due(c):  # it was killed between checkpoint and validation
+            if self.validation and progress.validation_due(config):  # it was killed before that
                 self.validate()
             stop = False
-            while not (stop or p.finished(c)):
+            while not (stop or progress.finished(config)):
                 stop = self.train_epoch(stop_asked, bar)
-        if p.finished(c):
-            self.average()
+        if progress.finished(config):
+            save_average(self.run_folder, self.model, self.tokenizers, self.validation, config)
 
     # ---- before the first update
 
@@ -123,26 +131,7 @@ class Trainer:
         fingerprint = self.progress.fingerprint
         with raise_on_all_ranks():
             if self.rank == 0:
-                checkpoint = self.out.newest() if resume else None
-                if resume and checkpoint is None:
-                    print_message(f"there is no checkpoint in {self.out.path}: a new run begins")
-                self.progress.batches_in_epoch = len(self.batches)
-                asked, last = self.config.warmup, self.progress.last_step(self.config)
-                warmup = self.config.warmup_in(last)
-                if checkpoint is not None and not asked:
-                    warmup = model_folder.training_settings(checkpoint).get("warmup", warmup)
-                if warmup > last:
-                    text = "the rate never comes to its peak; give a smaller warmup, or none"
-                    print_message(f"the warm-up of {warmup:,} updates ends after the run of {last:,}: {text}")
-                self.config = dataclasses.replace(self.config, warmup=warmup)
-                self.settings["warmup"] = warmup
-                if checkpoint is not None:
-                    parts = self.model, self.optimizer, self.progress, self.settings
-                    self.progress = restore(checkpoint, *parts, self.world)
-                # As it was asked for: a run that takes over these settings may be of another length.
-                self.out.prepare({**self.settings, "warmup": asked}, self.progress)
-                if checkpoint is None:  # else that was saved and has come back
-                    rehearse(self.out.path, self.model, *self.tokenizers)
+                self.restore_or_rehearse(resume)
         if self.world > 1:
             self.config, self.progress = broadcast((self.config, self.progress))
             with raise_on_all_ranks("; copy the text of the first node"):
@@ -150,57 +139,89 @@ class Trainer:
                     raise ValueError("the text to train or validate on differs from that of the first node")
             broadcast_state(self.model, self.optimizer)
 
+    def restore_or_rehearse(self, resume: bool) -> None:
+        """Restore the newest checkpoint; a new model, which has never been saved, is saved for a try."""
+        checkpoint = self.run_folder.newest() if resume else None
+        if resume and checkpoint is None:
+            print_message(f"there is no checkpoint in {self.run_folder.path}: a new run begins")
+        self.progress.batches_in_epoch = len(self.batches)
+        requested_warmup = self.config.warmup
+        self.set_warmup(checkpoint)
+        if checkpoint is not None:
+            parts = self.model, self.optimizer, self.progress, self.settings
+            self.progress = restore(checkpoint, *parts, self.world)
+        # A run that takes over these settings may be of another length.
+        self.run_folder.prepare({**self.settings, "warmup": requested_warmup}, self.progress)
+        if checkpoint is None:
+            rehearse(self.run_folder.path, self.model, *self.tokenizers)
+
+    def set_warmup(self, checkpoint: Path | None) -> None:
+        """Set the warm-up as it was asked for, else as the run began, else by the length of the run."""
+        last = self.progress.last_step(self.config)
+        warmup = self.config.warmup_in(last)
+        if checkpoint is not None and not self.config.warmup:
+            warmup = model_folder.training_settings(checkpoint).get("warmup", warmup)
+        if warmup > last:
+            advice = "the rate never comes to its peak; give a smaller warmup, or none"
+            print_message(f"the warm-up of {warmup:,} updates ends after the run of {last:,}: {advice}")
+        self.config = dataclasses.replace(self.config, warmup=warmup)
+        self.settings["warmup"] = warmup
+
     # ---- updates
 
     def train_epoch(self, stop_asked: Callable[[], bool], bar: tqdm) -> bool:
         """Train to the end of the current epoch or of the run, with checkpoints; returns whether to stop."""
-        c, p = self.config, self.progress
-        self.summed.rdrop_weight = c.rdrop_weight if p.epoch + 1 >= c.rdrop_from else 0.0
-        plan = self.batches.plan(p.epoch)
+        config, progress = self.config, self.progress
+        with_rdrop = progress.epoch + 1 >= config.rdrop_from
+        self.summed_loss.rdrop_weight = config.rdrop_weight if with_rdrop else 0.0
+        plan = self.batches.plan(progress.epoch)
         with raise_on_all_ranks():
-            p.begin_epoch(len(plan))
-        for start in range(p.batches, len(plan), p.update_batches):
-            stop = self.update(plan[start : start + p.update_batches], stop_asked, bar)
-            epoch_ends = p.batches == len(plan)
+            progress.begin_epoch(len(plan))
+        for start in range(progress.batches, len(plan), progress.update_batches):
+            stop = self.update(plan[start : start + progress.update_batches], stop_asked, bar)
+            epoch_ends = progress.batches == len(plan)
             if epoch_ends:
-                p.epoch, p.batches = p.epoch + 1, 0
-            due = epoch_ends or (c.save_every > 0 and p.step % c.save_every == 0)
-            p.off_schedule = not due
-            if due or stop or p.finished(c):
+                progress.epoch += 1
+                progress.batches = 0
+            due = epoch_ends or (config.save_every > 0 and progress.step % config.save_every == 0)
+            progress.off_schedule = not due
+            if due or stop or progress.finished(config):
                 with raise_on_all_ranks():
                     if self.rank == 0:
-                        self.out.save(self.model, self.tokenizers, self.optimizer, p, self.settings)
-            if self.validation and p.validation_due(c):
+                        state = self.model, self.tokenizers, self.optimizer, progress, self.settings
+                        self.run_folder.save(*state)
+            if self.validation and progress.validation_due(config):
                 self.validate()
-            if stop or p.finished(c):
+            if stop or progress.finished(config):
                 return stop
         return False
 
     def update(self, group: list[list[int]], stop_asked: Callable[[], bool], bar: tqdm) -> bool:
         """Update the weights by the mean loss a token of a group of batches; returns whether to stop."""
         started = time.perf_counter()
-        c, p = self.config, self.progress
-        mine = group[self.rank :: self.world]  # this process's batches
-        weight = 1.0 if mine else 0.0  # every process must take part
-        share = [self.batches.collate(indices) for indices in mine or group[:1]]
+        progress = self.progress
+        own_batches = group[self.rank :: self.world]
+        weight = 1.0 if own_batches else 0.0  # every process must take part, if only with another's batch
+        batches = [self.batches.collate(indices) for indices in own_batches or group[:1]]
         self.model.train()
         loss = ntokens = 0.0
-        for number, batch in enumerate(share):
-            torch.manual_seed(mixed_seed(c.seed, p.step, self.rank + number * self.world))
-            loss += self.backward(batch, weight, last=number == len(share) - 1)
+        for number, batch in enumerate(batches):
+            torch.manual_seed(mixed_seed(self.config.seed, progress.step, self.rank + number * self.world))
+            loss += self.backward(batch, weight, last=number == len(batches) - 1)
             ntokens += batch.ntokens * weight
         loss, ntokens, stop = processes.all_reduce([loss, ntokens, stop_asked()], self.device)
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad *= self.world / ntokens  # DistributedDataParallel averages over processes
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), c.clip or math.inf)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
         if not (math.isfinite(loss) and norm.isfinite()):
-            raise TrainingError(f"the loss or its gradient is not finite at step {p.step + 1}; {ADVICE}")
-        p.count_update(loss, int(ntokens))
+            where = f"at step {progress.step + 1}"
+            raise TrainingError(f"the loss or its gradient is not finite {where}; {ADVICE}")
+        progress.count_update(loss, int(ntokens))
         self.optimizer.param_groups[0]["lr"] = self.rate()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        p.seconds += time.perf_counter() - started
+        progress.seconds += time.perf_counter() - started
         self.report(loss / ntokens, bar)
         return stop > 0
 
@@ -208,94 +229,64 @@ class Trainer:
         """Add the gradient of a batch's summed loss times `weight`; returns that loss."""
         batch.to(self.device)
         # Processes add up their gradients at the last batch of an update.
-        local = nullcontext() if last or self.world == 1 else self.parallel.no_sync()
+        local = nullcontext() if last or self.world == 1 else self.parallel_loss.no_sync()
         with local, compute_context(self.device, self.config.precision):
-            loss = self.parallel(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y) * weight
-            loss.backward()
-        return loss.item()
+            loss = self.parallel_loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y)
+            (loss * weight).backward()
+        return loss.item() * weight
 
     def rate(self) -> float:
         """Return the learning rate of the latest update (equation 3)."""
-        c, width = self.config, self.model.config.d_model
-        factor = c.learning_rate * math.sqrt(width * c.warmup)  # so that the peak is the learning rate
-        return rate(self.progress.step, width, factor, c.warmup)
+        width, warmup = self.model.config.d_model, self.config.warmup
+        factor = self.config.learning_rate * math.sqrt(width * warmup)  # then the peak is the learning rate
+        return rate(self.progress.step, width, factor, warmup)
 
     def report(self, loss: float, bar: tqdm) -> None:
         """Move the bar; every `log_every` updates and at the end of an epoch, log the mean loss."""
-        p = self.progress
-        bar.set_postfix_str(f"loss={loss:.3f}, tokens_per_s={p.total_tokens / p.seconds:,.0f}", refresh=False)
-        bar.total = p.last_step(self.config)
+        progress = self.progress
+        pace = progress.total_tokens / progress.seconds
+        bar.set_postfix_str(f"loss={loss:.3f}, tokens_per_s={pace:,.0f}", refresh=False)
+        bar.total = progress.last_step(self.config)
         bar.update(1)
-        if p.step % self.config.log_every == 0 or p.batches == p.batches_in_epoch:
+        if progress.step % self.config.log_every == 0 or progress.batches == progress.batches_in_epoch:
             if self.rank == 0:
-                self.out.log({"loss": p.loss / p.tokens, "rate": self.rate(), "tokens": p.total_tokens}, p)
-            p.loss, p.tokens = 0.0, 0
+                self.run_folder.log({"loss": progress.loss / progress.tokens, "rate": self.rate()}, progress)
+            progress.loss = 0.0
+            progress.tokens = 0
 
     # ---- validation
 
     def validate(self) -> None:
         """Score the validation data, and write the loss into the newest checkpoint."""
         assert self.validation is not None
-        c, p, scores = self.config, self.progress, self.validation.score(self.model)
+        config, progress = self.config, self.progress
+        scores = self.validation.score(self.model)
         if not math.isfinite(scores.loss):
-            raise TrainingError(f"the validation loss is not finite after step {p.step}; {ADVICE}")
+            raise TrainingError(f"the validation loss is not finite after step {progress.step}; {ADVICE}")
         logged = {"validation_loss": scores.loss, "validation_accuracy": scores.accuracy}
-        line = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
+        message = f"validation cross-entropy {scores.loss:.3f}, accuracy {scores.accuracy:.1%}"
         metric = self.validation.metric
-        chosen_by = None if metric else scores.loss
-        if metric and (p.epoch % c.metric_every == 0 or p.step >= p.last_step(c)):
+        value = None if metric else scores.loss
+        is_last = progress.step >= progress.last_step(config)
+        if metric and (is_last or progress.epoch % config.metric_every == 0):
             score = self.validation.measure(self.model)
-            chosen_by = logged[f"validation_{c.metric}"] = score.value
-            line += f", greedy {score.name} {score.value:.1f}"
-            if chosen_by == (100 if metric.lower_is_better else 0) and scores.accuracy > 0.9:
-                line += ", which does not fit the accuracy: another metric may suit this text"
-        p.validation_loss = scores.loss
+            value = logged[f"validation_{config.metric}"] = score.value
+            message += f", greedy {score.name} {score.value:.1f}"
+            if value == (100 if metric.lower_is_better else 0) and scores.accuracy > 0.9:
+                message += ", which does not fit the accuracy: another metric may suit this text"
+        progress.validation_loss = scores.loss
         # At the end of an epoch, not of a run that may yet go on from here.
-        p.count_score(chosen_by, c.metric, epoch_ends=p.batches == 0)
+        progress.count_score(value, config.metric, epoch_ends=progress.batches == 0)
         if self.rank == 0:
-            self.out.log({**logged, "tokens": p.total_tokens}, p)
-            self.out.record_validation(p, self.settings)
+            self.run_folder.log(logged, progress)
+            self.run_folder.record_validation(progress, self.settings)
             left = f"; about {minutes:,.0f} min left" if (minutes := self.minutes_left()) > 0.5 else ""
-            print_message(f"epoch {p.current_epoch}, step {p.step}: {line}{left}")
-            print_message(f"  {self.validation.example(self.model, p.epoch, self.tokenizers[0])}")
+            print_message(f"epoch {progress.current_epoch}, step {progress.step}: {message}{left}")
+            print_message(f"  {self.validation.example(self.model, progress.epoch, self.tokenizers[0])}")
 
     def minutes_left(self) -> float:
         """Return how long the rest takes at the pace so far, validation and saving counted."""
-        step, last = self.progress.step, self.progress.last_step(self.config)
-        done, minutes = step - self.first_step, (time.perf_counter() - self.first_second) / 60
-        return minutes / done * (last - step) if done else 0.0
-
-    # ---- the end
-
-    def average(self) -> None:
-        """Save the mean of the checkpoints that the settings name, unless the newest or best is better."""
-        c, validation = self.config, self.validation
-        folders: list[Path] = []
-        with raise_on_all_ranks():
-            if self.rank == 0:
-                folders = self.out.select_checkpoints(max(1, c.average), self.settings, off_schedule=True)
-                folders = folders or self.out.checkpoints()[-1:]
-        folders = broadcast(folders)
-        if validation is None or len(folders) == 1:
-            self.load_mean(folders)
-        else:
-            mean = f"the mean of the {c.average_of} {len(folders)} checkpoints"
-            single = "the newest checkpoint" if c.average_of == "last" else "the best checkpoint"
-            self.load_mean(folders[-1:])
-            of_one = validation.metric_value(self.model)
-            self.load_mean(folders)
-            of_mean = validation.metric_value(self.model)
-            print_message(f"validation {c.metric} {of_mean:.4f} of {mean}, {of_one:.4f} of {single}")
-            chosen = mean if of_mean == of_one or is_better(of_mean, of_one, c.metric) else single
-            if chosen == single:
-                self.load_mean(folders[-1:])
-            print_message(f"the model is {chosen}")
-        if self.rank == 0:
-            model_folder.write_model(self.out.path, self.model, *self.tokenizers)
-
-    def load_mean(self, folders: Sequence[Path]) -> None:
-        """Load the mean of checkpoints, which the first process reads, in all processes."""
-        with raise_on_all_ranks():
-            if self.rank == 0:
-                self.model.load_state_dict(average_checkpoints(folders))
-        broadcast_state(self.model)
+        done = self.progress.step - self.first_step
+        left = self.progress.last_step(self.config) - self.progress.step
+        minutes = (time.perf_counter() - self.first_second) / 60
+        return minutes / done * left if done else 0.0
