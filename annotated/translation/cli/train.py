@@ -1,7 +1,6 @@
 """`annotated train`, and the user's own text, which evaluate reads too."""
 
 import argparse
-import os
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
 from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.messages import print_message
-from annotated.translation.processes import DistributedError, broadcast
+from annotated.translation.processes import DistributedError, broadcast, read_number
 from annotated.translation.training.config import TEXT_SETTINGS
 from annotated.translation.training.train import Stopped, default_preset, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
@@ -36,7 +35,7 @@ def train(args: argparse.Namespace) -> int:
         print_message(str(stopped))
         return 130
     except (DistributedError, TrainingError) as error:
-        if int(os.environ.get("LOCAL_RANK") or 0):  # the first process of this machine says it
+        if read_number("LOCAL_RANK", 0):  # the first process of this machine says it
             return 2
         raise ValueError(error) from error
     return 0

@@ -36,60 +36,67 @@ def choose(
     text: ParallelText,
     kinds: tuple[str, str],
     minutes: float,
-    given: dict[str, Any],
+    explicit: dict[str, Any],
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, Any], str]:
-    """Choose the settings that are not `given`; returns all of them, and the lines that say why."""
+    """Choose the settings that are not `explicit`; returns all of them, and the lines that say why."""
     sample = text.take(range(0, len(text), math.ceil(len(text) / SAMPLE)))
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
-    vocab = given.get("vocab") or vocabulary(text)
-    step = {name: given[name] for name in ("rdrop_weight", "precision") if name in given}
+    vocab = explicit.get("vocab") or vocabulary(text)
+    step = {name: explicit[name] for name in ("rdrop_weight", "precision") if name in explicit}
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
-        chosen = shape | {name: value for name, value in given.items() if name in MODEL_FIELDS}
+        chosen = shape | {name: value for name, value in explicit.items() if name in MODEL_FIELDS}
         config = TransformerConfig.base(vocab, vocab, **chosen)
         speed = tokens_per_second(config, lengths, device, clock, **step)
         read = speed * minutes * 60 * SHARE  # tokens, of the longer side
         if read < most:
             break
     passes = read / (len(text) * max(lengths))
-    pre_norm, accumulate = chosen["norm_first"], given.get("accumulate", 1)
-    wanted = 2 ** round(math.log2(read / UPDATES / accumulate))
-    batch = given.get("max_tokens") or min(4096, max(256, wanted))
-    update = batch * accumulate  # tokens
+    pre_norm = chosen["norm_first"]
+    accumulate = explicit.get("accumulate", 1)
+    power_of_2 = 2 ** round(math.log2(read / UPDATES / accumulate))
+    batch_tokens = explicit.get("max_tokens") or min(4096, max(256, power_of_2))
+    update_tokens = batch_tokens * accumulate
     chosen |= {
         "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
         "learning_rate": (0.003 if pre_norm else 0.002) * math.sqrt(128 / chosen["d_model"]),
-        "max_tokens": batch,
-        "max_steps": max(100, int(read / update)),
+        "max_tokens": batch_tokens,
+        "max_steps": max(100, int(read / update_tokens)),
         "epochs": 100_000,
     }
-    words, norm = "", "pre-norm, for a high rate" if pre_norm else "post-norm"
+    subwords = ""
     if kinds == ("subwords", "subwords"):
-        chosen["vocab"], words = vocab, f", {vocab:,} subwords"
-    c = chosen | given
-    lasts = c["max_steps"] * update / speed / 60 / SHARE  # minutes
-    why = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
-  {c["max_steps"]:,} updates of {update:,} tokens: {lasts:.2g} minutes, of {speed:,.0f} tokens a second here
-  {c["N"]} layers of width {c["d_model"]}{words}: what learns most in that time; {norm}
-  dropout {c["dropout"]}: {passes:,.1f} times through; rate {c["learning_rate"]:.4f}, after a warm-up
+        chosen["vocab"] = vocab
+        subwords = f", {vocab:,} subwords"
+    settings = chosen | explicit
+    steps = settings["max_steps"]
+    rate = settings["learning_rate"]
+    estimate = steps * update_tokens / speed / 60 / SHARE  # minutes
+    norm = "pre-norm, for a high rate" if pre_norm else "post-norm"
+    reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
+  {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} minutes, of {speed:,.0f} tokens a second here
+  {settings["N"]} layers of width {settings["d_model"]}{subwords}: what learns most in that time; {norm}
+  dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}, after a warm-up
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
-    return c, why
+    return settings, reason
 
 
 def vocabulary(text: ParallelText) -> int:
     """Return how many subwords fit a text: one for each word where hardly any is rare, else by its size."""
     words = Counter(chain.from_iterable(map(str.split, chain(text.src, text.tgt))))
     symbols = 400 + len(set(chain.from_iterable(words)))  # each character needs a place
-    often = [n for n in words.values() if n >= OFTEN]
-    wanted = symbols + len(often) if sum(often) > WHOLE * words.total() else len(text) // 1000 * 60
-    return max(symbols, min(8000, max(1000, wanted)))
+    frequent = [n for n in words.values() if n >= OFTEN]
+    closed = sum(frequent) > WHOLE * words.total()
+    size = symbols + len(frequent) if closed else len(text) // 1000 * 60
+    return max(symbols, min(8000, max(1000, size)))
 
 
 def mean_length(sentences: Any, kind: str) -> float:
     """Estimate the tokens of a sentence, the end symbol counted."""
-    letters, words = sum(map(len, sentences)), sum(len(sentence.split()) for sentence in sentences)
+    letters = sum(map(len, sentences))
+    words = sum(len(sentence.split()) for sentence in sentences)
     tokens = {"chars": letters, "subwords": max(words, letters / LETTERS)}.get(kind, words)
     return 1 + tokens / len(sentences)
 
@@ -105,15 +112,18 @@ def tokens_per_second(
     """Measure how many tokens of the longer side a second of training reads, before `torch.compile`."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         model = EncoderDecoder.from_config(config).to(device).train()
-        summed, adam = SummedLoss(model, 0.1, PAD), torch.optim.Adam(model.parameters(), fused=True)
-        summed.rdrop_weight = rdrop_weight
+        loss = SummedLoss(model, smoothing=0.1, pad=PAD)
+        adam = torch.optim.Adam(model.parameters(), fused=True)
+        loss.rdrop_weight = rdrop_weight
         rows = max(1, int(1024 / max(lengths)))
-        words = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
-        src, tgt = (words((rows, min(math.ceil(length), config.max_len))) for length in lengths)
-        batch, updates, started = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD), -2, clock()
-        while updates < 3 or clock() - started < 1:  # the first two warm up
+        tokens = partial(torch.randint, 4, min(260, config.src_vocab), device=device)
+        src, tgt = (tokens((rows, min(math.ceil(length), config.max_len))) for length in lengths)
+        batch = Batch(src, torch.cat([tgt, tgt[:, :1]], 1), PAD)
+        updates = -2  # two to warm up
+        started = clock()
+        while updates < 3 or clock() - started < 1:
             with compute_context(device, precision):
-                summed(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y).backward()
+                loss(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask, batch.tgt_y).backward()
             adam.step()
             adam.zero_grad()
             updates += 1

@@ -100,8 +100,8 @@ class RunSettings:
         chosen: Settings = {}
         with raise_on_all_ranks():
             if is_first():
-                chosen, why = choose(text["train"], self.kinds, self.minutes or 10, self.explicit, device)
-                print_message(why)
+                chosen, reason = choose(text["train"], self.kinds, self.minutes or 10, self.explicit, device)
+                print_message(reason)
         self.incomplete = False
         self.split(broadcast(chosen))
 
