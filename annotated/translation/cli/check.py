@@ -20,11 +20,11 @@ def check(args: Namespace) -> int:
     for path in (*args.files, args.adapter):
         if path is not None:
             path.open("rb").close()  # an OSError tells of a file that cannot be read before any is checked
-    found = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
-    others = [*args.files, *found, args.adapter]
+    submissions = sorted(args.grade.rglob("*.py")) if args.grade is not None else []
+    taken = [*args.files, *submissions, args.adapter]
     for output in (args.json, args.junit, args.csv):
-        check_output(output, others)
-        others.append(output)
+        check_output(output, taken)
+        taken.append(output)
     reports = []
     if args.grade is not None:
         reports = grade(args.grade, args.require.split(","), args.timeout, args.adapter)
@@ -32,7 +32,7 @@ def check(args: Namespace) -> int:
         mistake = report.first_mistake()
         result = "passed" if report.passed else "FAILED"
         print(f"{report.name:20}  {result}: {report.summary()}{'; first ' + mistake if mistake else ''}")
-    if left_out := {str(path) for file in found if (path := not_graded(args.grade, file))}:
+    if left_out := {str(path) for file in submissions if (path := not_graded(args.grade, file))}:
         print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
     for file in args.files:
         reports.append(run_file(file, args.adapter))
@@ -64,11 +64,12 @@ def print_translation(report: Report, file: Path, adapter: Path | None, text: st
 
         shipped = load_pretrained("multi30k-en-de")
         with as_script(file):
-            own, theirs, other = stubs.translate(Code.load(file, adapter), text, shipped)
-        print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {own}", sep="\n")
-        print("(as the package's model does)" if own == theirs else f"(the package's model writes: {theirs})")
-        if other:
-            print(f"The first part that computes something else than the package's: {other}")
+            translation, reference, part = stubs.translate(Code.load(file, adapter), text, shipped)
+        print("\nThe shipped weights fit into your classes.", f"  {text}", f"  {translation}", sep="\n")
+        same = translation == reference
+        print("(as the package's model does)" if same else f"(the package's model writes: {reference})")
+        if part:
+            print(f"The first part that computes something else than the package's: {part}")
 
 
 def build(args: Namespace) -> int:

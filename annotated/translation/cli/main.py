@@ -120,8 +120,8 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
             command.add_argument("--help-all", action="help", help=text)
         add_flags(command)
         command.add_argument("--version", **version)  # type: ignore[arg-type]
-        forms = {None: "{0}", "+": "{0} [{0} ...]", "*": "[{0} ...]"}
-        operands = [forms[a.nargs].format(a.metavar) for a in command._actions if not a.option_strings]
+        forms = {"None": "{0}", "+": "{0} [{0} ...]", "*": "[{0} ...]"}
+        operands = [forms[str(a.nargs)].format(a.metavar) for a in command._actions if not a.option_strings]
         command.usage = " ".join([command.prog, *operands, "[FLAG ...]"])
         command.set_defaults(command=function)
     return parser, commands.choices
@@ -159,24 +159,25 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def flags_of_files(name: str, arguments: list[str], command: ArgumentParser) -> list[str]:
     """Return, as flags, the settings in the file of the run to resume and in that of --config, which wins."""
-    first = Parser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
-    first.add_argument("--config", type=Path)
-    first.add_argument("--out", type=Path)
-    first.add_argument("--resume", action="store_true")
-    args, _ = first.parse_known_args(arguments)
+    parser = Parser(prog=command.prog, usage=command.usage, add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    args, _ = parser.parse_known_args(arguments)
     settings = settings_in(args.config, name, command) if args.config else {}
     if args.resume and (out := args.out or settings.get("out")):
-        run = Path(os.path.expanduser(out)) / "training.json"
-        if run.exists():
-            settings = settings_in(run, name, command) | settings
-    repeated, flags = {a.dest for a in command._actions if isinstance(a, _AppendAction)}, []
-    for setting, value in settings.items():
-        for each in value if setting in repeated and isinstance(value, list) else [value]:
-            if isinstance(each, list):
-                raise ValueError(f"{flag_name(setting)} takes one value, not {each}")
-            flag = flag_name(f"no-{setting}" if each is False else setting)
-            flags.append(flag if isinstance(each, bool) else f"{flag}={each}")
-    return flags
+        saved = Path(os.path.expanduser(out)) / "training.json"
+        if saved.exists():
+            settings = settings_in(saved, name, command) | settings
+    repeatable = {action.dest for action in command._actions if isinstance(action, _AppendAction)}
+    arguments = []
+    for setting, entry in settings.items():
+        for value in entry if setting in repeatable and isinstance(entry, list) else [entry]:
+            if isinstance(value, list):
+                raise ValueError(f"{flag_name(setting)} takes one value, not {value}")
+            flag = flag_name(f"no-{setting}" if value is False else setting)
+            arguments.append(flag if isinstance(value, bool) else f"{flag}={value}")
+    return arguments
 
 
 def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any]:
