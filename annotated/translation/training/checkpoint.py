@@ -113,34 +113,38 @@ def check_settings(
 ) -> None:
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
-    other = f"to change that, begin another run with --init-from {quote(str(run))}, in Python init_from"
-    began = training_settings(checkpoint)
-    new = "for another, begin a new run" + (", without init_from" if began.get("init_from") else "")
-    remedies = {"vocab": new, "minutes": "to go on for longer, raise --max-steps, in Python max_steps"}
-    free = {*CHANGEABLE, "lengths"}  # what these are of, the text, is compared
+    saved_settings = training_settings(checkpoint)
+    start_from = f"to change that, begin another run with --init-from {quote(str(run))}, in Python init_from"
+    start_anew = "for another, begin a new run"
+    if saved_settings.get("init_from"):
+        start_anew += ", without init_from"
+    remedies = {"minutes": "to go on for longer, raise --max-steps, in Python max_steps"}
+    remedies |= dict.fromkeys(("vocab", "tokenizer", "src_tokenizer", "tgt_tokenizer"), start_anew)
+    changeable = {*CHANGEABLE, "lengths"}  # the text that these lengths are of is compared
     if settings.get("average_of") == "best":
-        free.discard("metric")  # by another one, the best of those that were kept are unknown
+        changeable.discard("metric")  # which of the kept checkpoints are best by another one is unknown
     if not settings.get("warmup"):  # it stays as it was chosen
-        free.add("warmup")
-    if saved.fingerprint:  # which tells of other text, wherever that lies
-        free.update(PATHS, ["columns"])
+        changeable.add("warmup")
+    if saved.fingerprint:  # it differs where the text does, wherever that lies
+        changeable.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:
-        free.add("accumulate")
-    for name, value in began.items():
-        asked = settings.get(name, value)
-        if asked != value and name not in free:
-            advice = new if name.endswith("tokenizer") else remedies.get(name, other)
-            raise ValueError(f"{run} was begun with {name} = {value!r}, not {asked!r}; {advice}")
+        changeable.add("accumulate")
+    for name, value in saved_settings.items():
+        requested = settings.get(name, value)
+        if requested != value and name not in changeable:
+            remedy = remedies.get(name, start_from)
+            raise ValueError(f"{run} was begun with {name} = {value!r}, not {requested!r}; {remedy}")
     if saved.fingerprint not in ("", progress.fingerprint):
-        raise ValueError(f"{run} was begun with other text to train or validate on; {other}")
+        raise ValueError(f"{run} was begun with other text to train or validate on; {start_from}")
 
 
 def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
     """Load Adam's step and moments."""
     parameters = dict(model.named_parameters())
     for name, tensor in read_tensors(checkpoint / OPTIMIZER).items():
-        whose, _, part = name.rpartition(".")
-        optimizer.state[parameters[whose]][part] = tensor.to(parameters[whose].device, copy=True)
+        parameter_name, _, part = name.rpartition(".")
+        parameter = parameters[parameter_name]
+        optimizer.state[parameter][part] = tensor.to(parameter.device, copy=True)
 
 
 def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> None:
@@ -150,10 +154,10 @@ def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> Non
     tensors = named_state(model)  # not the sinusoids, which grow in each process as it needs them
     if optimizer is not None:
         for name in broadcast(list(optimizer_tensors(model, optimizer))):
-            whose, _, part = name.rpartition(".")
-            like = tensors[whose].detach()
-            zeros = like.new_zeros((), dtype=torch.float32) if part == "step" else torch.zeros_like(like)
-            optimizer.state[tensors[whose]].setdefault(part, zeros)
+            parameter_name, _, part = name.rpartition(".")
+            parameter = tensors[parameter_name]
+            like = torch.zeros((), device=parameter.device) if part == "step" else parameter.detach()
+            optimizer.state[parameter].setdefault(part, torch.zeros_like(like))
         tensors |= optimizer_tensors(model, optimizer)
     for name in sorted(tensors):
         dist.broadcast(tensors[name].detach(), 0)
@@ -173,7 +177,8 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     if not folders:
         raise ValueError("there are no checkpoints to average")
     paths = [Path(folder).expanduser() for folder in folders]
-    first, files = read_tensors(paths[0] / WEIGHTS), model_files(paths[0])
+    first = read_tensors(paths[0] / WEIGHTS)
+    files = model_files(paths[0])
     total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
     for path in paths[1:]:
         tensors = read_tensors(path / WEIGHTS)

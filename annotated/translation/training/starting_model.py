@@ -49,7 +49,8 @@ def new_model(
     if kinds != ("subwords", "subwords"):
         settings = {"tied_embeddings": "target", **settings}
     languages = (None, None) if corpus.tokenized else (corpus.src_language, corpus.tgt_language)
-    learn, make_config = partial(new_tokenizer, corpus, vocab, cache), getattr(TransformerConfig, preset)
+    learn = partial(new_tokenizer, corpus, vocab, cache)
+    make_config = getattr(TransformerConfig, preset)
     if make_config(1, 1, **settings).tied_embeddings != "all":
         src = learn(kinds[0], languages[0], "src")
         tgt = learn(kinds[1], languages[1], "tgt")
@@ -98,32 +99,38 @@ def check_variant(model: EncoderDecoder) -> None:
 
     The model's weights change: what begins as zero, such as a learned bias or a gate, would hide a fault.
     """
-    draw, length = torch.Generator().manual_seed(0), min(6, model.max_positions or 6)
-    c = model.config
-    src, tgt = (torch.randint(size, (2, length), generator=draw) for size in (c.src_vocab, c.tgt_vocab))
-    src_mask, tgt_mask = torch.arange(length).expand(2, 1, -1) < length - 1, subsequent_mask(length)
-    padded, later = src.clone(), tgt.clone()  # others than these in what is hidden
-    padded[:, -1], later[:, -1] = (src[:, -1] + 1) % c.src_vocab, (tgt[:, -1] + 1) % c.tgt_vocab
+    draw = torch.Generator().manual_seed(0)
+    length = min(6, model.max_positions or 6)
+    sizes = model.config.src_vocab, model.config.tgt_vocab
+    src, tgt = (torch.randint(size, (2, length), generator=draw) for size in sizes)
+    src_mask = torch.arange(length).expand(2, 1, -1) < length - 1
+    tgt_mask = subsequent_mask(length)
+    # The same with another last token, which the mask hides from all, or from all positions before it.
+    other_src, other_tgt = (
+        torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % size], dim=1)
+        for tokens, size in zip((src, tgt), sizes, strict=True)
+    )
     with evaluating(model):
         for weights in model.parameters():
             weights.add_(torch.randn(weights.shape, generator=draw), alpha=0.05)
-        whole, other_padding, other_end = (
+        expected, with_other_padding, with_other_end = (
             model.generator(model(src, tgt, src_mask, tgt_mask))
-            for src, tgt in ((src, tgt), (padded, tgt), (src, later))
+            for src, tgt in ((src, tgt), (other_src, tgt), (src, other_tgt))
         )
         memory, cache = model.encode(src, src_mask), DecoderCache(len(model.decoder.layers))
         states = [model.decode(memory, src_mask, token, None, cache) for token in tgt.split(1, dim=1)]
         searched = model.generator(torch.cat(states, dim=1))
     hidden = "attend must hide what is False in its mask, and other parts treat each position by itself"
-    for found, expected, fault in (
-        (other_padding, whole, f"padding in the source changes its output: {hidden}"),
-        (other_end[:, :-1], whole[:, :-1], f"a later target token changes an earlier output: {hidden}"),
+    for output, end, fault in (
+        (with_other_padding, length, f"padding in the source changes its output: {hidden}"),
+        (with_other_end, length - 1, f"a later target token changes an earlier output: {hidden}"),
         (
             searched,
-            whole,
+            length,
             "a search gives it other probabilities than training: in a search, attend gets one query and all "
             "keys so far (the first query's position is S - T), and positions get that position as start",
         ),
     ):
-        if not torch.allclose(found, expected, 1e-3, 1e-3, equal_nan=True):
-            raise ValueError(f"the variant {c.variant!r} would not translate as it is trained: {fault}")
+        if not torch.allclose(output[:, :end], expected[:, :end], 1e-3, 1e-3, equal_nan=True):
+            name = model.config.variant
+            raise ValueError(f"the variant {name!r} would not translate as it is trained: {fault}")

@@ -23,7 +23,7 @@ from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import LOG, RunFolder
 from annotated.translation.training.run_settings import RunSettings, default_preset, keeps_equal
-from annotated.translation.training.starting_model import ModelAndTokenizers, Settings
+from annotated.translation.training.starting_model import ModelAndTokenizers
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
@@ -177,7 +177,10 @@ def train_in_group(
     limit = min(config.max_sentence, min(config.max_tokens, model.max_positions or config.max_tokens) - 1)
     with raise_on_all_ranks():
         batches, validation = make_batches(corpus, src, tgt, config, limit, cache)
-    record = settings.record() | text_record(corpus, batches)
+    sources, targets = batches.pairs.src.lengths, batches.pairs.tgt.lengths
+    extra = max(EXTRA_TOKENS, int((targets - 1 - sources).max()))
+    record = settings.record() | {"corpus": corpus.name, "pair": corpus.pair, "tokenized": corpus.tokenized}
+    record |= {**corpus.origin, "lengths": {"source": int(sources.max()), "max_extra": extra}}
     trainer = Trainer(
         model=model,
         tokenizers=(src, tgt),
@@ -194,26 +197,14 @@ def train_in_group(
     end = f"at step {trainer.progress.step}: the model is in {run_folder.path}"
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
-    early = trainer.progress.step < trainer.progress.last_step(config)
-    why = f", as {config.patience} scored epochs were no better," if early else ""
-    if not early and trainer.progress.step < config.max_steps:
-        why = f", after epoch {config.epochs},"
-    print_message(f"finished{why} {end}")
+    reason = ""
+    if trainer.progress.step < trainer.progress.last_step(config):
+        reason = f", as {config.patience} scored epochs were no better,"
+    elif trainer.progress.step < config.max_steps:
+        reason = f", after epoch {config.epochs},"
+    print_message(f"finished{reason} {end}")
     model.eval()
     return translator
-
-
-def text_record(corpus: Corpus, batches: TokenBatches) -> Settings:
-    """Return what training.json says of the text."""
-    sources, targets = batches.pairs.src.lengths, batches.pairs.tgt.lengths
-    extra = max(EXTRA_TOKENS, int((targets - 1 - sources).max()))
-    return {
-        "corpus": corpus.name,
-        "pair": corpus.pair,
-        "tokenized": corpus.tokenized,
-        **corpus.origin,
-        "lengths": {"source": int(sources.max()), "max_extra": extra},
-    }
 
 
 def make_batches(

@@ -27,7 +27,9 @@ class Validation:
 
     def __init__(self, batches: TokenBatches, tokenizer: Tokenizer, text: TrainedText, metric: str = "loss"):
         rank, world = rank_and_world()
-        self.batches, self.plan, self.tokenizer = batches, batches.plan(0)[rank::world], tokenizer
+        self.batches = batches
+        self.plan = batches.plan(0)[rank::world]
+        self.tokenizer = tokenizer
         language = str(text.pair or "").partition("-")[2]
         bleu = partial(bleu_metric, "none" if text.tokenized else bleu_tokenizer(language))
         makers: dict[str, Callable[[], Metric | None]] = {**METRICS, "bleu": bleu, "loss": lambda: None}
@@ -47,7 +49,8 @@ class Validation:
 
     def score(self, model: EncoderDecoder) -> TokenScores:
         """Compute the cross-entropy and the accuracy of the model's predictions."""
-        batches, device = self.share(), next(model.parameters()).device
+        batches = self.share()
+        device = next(model.parameters()).device
         scores = score_tokens(model, batches, self.tokenizer.unk) if batches else TokenScores(0.0, 0.0, 0)
         n = scores.ntokens
         loss, correct, ntokens = all_reduce([scores.loss * n, scores.accuracy * n, n], device)
@@ -64,9 +67,9 @@ class Validation:
         """Translate one of the pairs; returns source, translation and target."""
         batch = self.batches.collate([number % len(self.batches.pairs)])
         source = src_tokenizer.decode(batch.src[0].tolist())
-        [found], [target] = translate_greedily(model, [batch], self.tokenizer, self.max_extra)
-        source, found, target = (shortened(repr(text)) for text in (source, found, target))
-        return f"{source} → {found}, where the text has {target}"
+        [translation], [target] = translate_greedily(model, [batch], self.tokenizer, self.max_extra)
+        source, translation, target = (shortened(repr(text)) for text in (source, translation, target))
+        return f"{source} → {translation}, where the text has {target}"
 
     def metric_value(self, model: EncoderDecoder) -> float:
         """Return the score by the metric, or the loss."""
