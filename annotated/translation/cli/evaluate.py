@@ -42,7 +42,7 @@ def evaluate(args: argparse.Namespace) -> None:
         options = bool(args.tokenized), search, args.bleu_tokenize
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
-        scores = {n: bootstrap(translations, references, metric=n) for n in args.metric}
+        scores = {name: bootstrap(translations, references, metric=name) for name in args.metric}
     with ExitStack() as outputs:  # the last is written first, and each whatever becomes of the others
         if args.json is not None:
             values = asdict(results) | {name: asdict(score) for name, score in scores.items()}
@@ -70,7 +70,8 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     Where no flag says otherwise, the text is that of the training, as the model's folder tells it.
     """
     trained = training_settings(find_model(args.model))
-    pair, corpus = trained.get("pair"), args.corpus or trained.get("corpus") or CORPUS
+    pair = trained.get("pair")
+    corpus = args.corpus or trained.get("corpus") or CORPUS
     if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # as sigmorphon2020 takes it
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair

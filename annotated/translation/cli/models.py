@@ -61,9 +61,9 @@ def reproduce(args: argparse.Namespace) -> int:
     if recipe.suffix != ".toml":
         raise ValueError(f"{args.name!r} is not a recipe; they are: {', '.join(recipes())}")
     tables = read_toml(recipe)
-    own = "src" in tables.get("evaluate", tables)  # the user's text, which has no splits
-    splits = ["own"] if own else tables.get("card", {}).get("splits", ["val"])
-    if "train" in tables and "evaluate" not in tables:  # which would be missed after the training
+    own_text = "src" in tables.get("evaluate", tables)  # which has no splits
+    splits = ["own"] if own_text else tables.get("card", {}).get("splits", ["val"])
+    if "train" in tables and "evaluate" not in tables:  # the training would end with no score
         raise ValueError(f"{recipe} has no table [evaluate]; an empty one takes the defaults")
     if not isinstance(splits, list):
         raise ValueError(f"{recipe}: splits must be a list of names, not {splits!r}")

@@ -81,28 +81,31 @@ def translate_table(path: Path, columns: list[str], translator: Translator, sear
     """Write a table with a further column: .tsv and JSON's objects as such, others as .csv."""
     kind = table_suffix(path)
     table = TABLES[kind](path)
-    labels, [place], line, rows = select_columns(table, columns or None, str(path), translator.pair, count=1)
+    labels, [column], header, rows = select_columns(
+        table, columns or None, str(path), translator.pair, count=1
+    )
     objects = json_objects(path) if kind in (".json", ".jsonl") else None
-    names = {*labels} if objects is None else {name for *_, each in json_objects(path) for name in each}
-    free = (f"translation_{i}" if i else "translation" for i in chain([0], count(2)))
-    ours = next(name for name in free if name not in names)
+    names = {*labels} if objects is None else {name for *_, row in json_objects(path) for name in row}
+    candidates = chain(["translation"], (f"translation_{i}" for i in count(2)))
+    new_name = next(name for name in candidates if name not in names)
     writer = csv.writer(sys.stdout, delimiter=table.separator, lineterminator="\n")
     with path.open("rb") as file:
         if kind in (".csv", ".tsv") and file.read(2) in (b"\xef\xbb", b"\xff\xfe", b"\xfe\xff"):
             sys.stdout.write("\ufeff")  # the mark by which spreadsheets know UTF-8
-    if line or kind == ".parquet":
-        writer.writerow([*labels, ours])
+    if header or kind == ".parquet":
+        writer.writerow([*labels, new_name])
     while group := list(islice(rows, MOST)):
         with located(f"{path}: "):
-            numbers, texts = zip(*((number, cells[place] or "") for number, cells in group), strict=True)
+            numbers, texts = zip(*((number, cells[column] or "") for number, cells in group), strict=True)
             translations = translator.translate(texts, **search, numbers=numbers)
         for (_, cells), translation in zip(group, translations, strict=True):
             if objects is None:
                 writer.writerow([*cells, translation])
             else:  # the object as it is written, whatever its types and the names in it
                 _, text, fields = next(objects)
-                begun, further = text.strip()[:-1].rstrip(), json.dumps(translation, ensure_ascii=False)
-                print(f'{begun}{", " if fields else ""}"{ours}": {further}}}')
+                open_object = text.strip()[:-1].rstrip()
+                comma = ", " if fields else ""
+                print(f'{open_object}{comma}"{new_name}": {json.dumps(translation, ensure_ascii=False)}}}')
     sys.stdout.flush()
 
 
@@ -123,7 +126,7 @@ def load_translator(args: argparse.Namespace) -> Translator:
 def search_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `SearchConfig` that the flags give. Raises ValueError for those that cannot be."""
     settings = {f.name: getattr(args, f.name) for f in fields(SearchConfig) if f.name in args}
-    SearchConfig(**settings)  # said now, not when a model is loaded and a line has come
+    SearchConfig(**settings)  # raises before a model is loaded
     return settings
 
 
@@ -165,7 +168,10 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[range, list[str]]]:
     if file.isatty():
         print_message("one sentence a line; Ctrl-D ends")
     threads = torch.get_num_threads()
-    size, count, rest, ended = FEWEST * threads, 0, b"", False
+    size = FEWEST * threads
+    count = 0
+    rest = b""
+    ended = False
     while not ended:
         data = file.read1(READ_BYTES)
         ended = not data
