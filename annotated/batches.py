@@ -41,10 +41,10 @@ class Batch:
             self.ntokens = int((self.tgt_y != pad).sum())
 
     def __repr__(self) -> str:
-        shown = f"src {tuple(self.src.shape)}"
+        sizes = f"src {tuple(self.src.shape)}"
         if hasattr(self, "tgt"):
-            shown += f", tgt {tuple(self.tgt.shape)}, ntokens {self.ntokens:,}"
-        return f"Batch({shown}, on {self.src.device})"
+            sizes += f", tgt {tuple(self.tgt.shape)}, ntokens {self.ntokens:,}"
+        return f"Batch({sizes}, on {self.src.device})"
 
     @staticmethod
     def make_std_mask(tgt: Tensor, pad: int) -> Tensor:

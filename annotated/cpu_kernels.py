@@ -25,7 +25,7 @@ class CpuKernels(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call `func`, or what stands for it here."""
+        """Call `func`, or its replacement."""
         kwargs = kwargs or {}
         if func is F.dropout:
             return quick_dropout(*args, **kwargs)

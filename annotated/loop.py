@@ -38,9 +38,9 @@ class SimpleLossCompute:
         self.criterion = criterion
 
     def __call__(self, x: Tensor, y: Tensor, norm: float) -> tuple[Tensor, Tensor]:
-        """States (batch, len, d_model) and targets (batch, len) -> the summed loss, and what to go back from.
+        """States (batch, len, d_model) and targets (batch, len) -> the summed loss, and one to differentiate.
 
-        The first carries no gradient; the second is the same divided by `norm`.
+        The first carries no gradient; the second is the same divided by `norm`, to call `backward` on.
         """
         log_probs = self.generator(x).flatten(0, 1)  # (batch * len, vocab)
         loss = self.criterion(log_probs, y.flatten())
@@ -57,11 +57,11 @@ def run_epoch(
     accum_iter: int = 1,
     train_state: TrainState | None = None,
 ) -> tuple[float, TrainState]:
-    """Go through the batches once; returns the mean loss a target token, and what was trained on.
+    """Go through the batches once; returns the mean loss per target token, and the updated counts.
 
-    With mode "train" the model is in training mode, and the weights are updated after every `accum_iter`
-    batches (and after the last) by the mean over all their tokens, the scheduler ticking once an update. With
-    "eval" dropout is off, no gradients are kept, and optimizer, scheduler and state are left alone.
+    With mode "train" the model is in training mode. The weights are updated after every `accum_iter` batches
+    and after the last, by the mean over all their tokens; the scheduler steps once per update. With "eval"
+    dropout is off, no gradients are kept, and optimizer, scheduler and counts stay as they are.
     Raises ValueError for another mode, an `accum_iter` below 1, and batches without a target token.
     """
     state = train_state or TrainState()
@@ -103,8 +103,8 @@ def update(
     norm = max(ntokens, 1)  # a group of padding alone has a loss of 0, not NaN
     for batch in group:
         states = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        total, share = loss_compute(states, batch.tgt_y, norm)
-        share.backward()
+        total, mean = loss_compute(states, batch.tgt_y, norm)
+        mean.backward()
         loss += total.item()
         state.step += 1
         state.samples += len(batch.src)

@@ -95,7 +95,7 @@ class ChunkedLoss(torch.autograd.Function):
         padding_idx: int,
         chunk: int,
     ) -> Tensor:
-        """Return the summed divergence; keep its gradients by states, weight and bias."""
+        """Return the summed divergence; keep its gradients with respect to states, weight and bias."""
         right, other = 1 - smoothing, smoothing / (len(weight) - 2)  # the target's probabilities
         entropy = -right * math.log(right) - (smoothing * math.log(other) if smoothing else 0)
         grad_states, grad_weight, grad_bias = (torch.zeros_like(x) for x in (states, weight, bias))

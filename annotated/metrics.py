@@ -199,14 +199,14 @@ def bootstrap(
 
 
 def score(metric: ScoreFunction, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score a corpus by a metric, or by a function of one's own."""
+    """Score a corpus by a metric, or by a user's function."""
     value = metric(hypotheses, references)
     name = getattr(metric, "__name__", "score")
     return value if isinstance(value, Score) else Score(name, float(value), "a function of one's own")
 
 
 def resampled_metric(metric: ScoreFunction | str | None, tokenize: str | None, samples: int) -> ScoreFunction:
-    """Return the metric that is asked for, by default BLEU. Raises ValueError for what contradicts itself."""
+    """Return the metric that is asked for, by default BLEU. Raises ValueError for wrong arguments."""
     if not (metric is None or callable(metric) or metric in METRICS):  # a Metric is called, too
         raise ValueError(f"metric must be a Metric, a function, or one of {', '.join(METRICS)}: {metric!r}")
     if metric is not None and tokenize is not None:

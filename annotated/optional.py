@@ -9,5 +9,5 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        needed = f'pip install ".[{extra}]" in the clone'
-        raise ModuleNotFoundError(f"{error.name} is missing: {needed}", name=error.name) from error
+        remedy = f'pip install ".[{extra}]" in the clone'
+        raise ModuleNotFoundError(f"{error.name} is missing: {remedy}", name=error.name) from error

@@ -1,6 +1,5 @@
 """Charts to explore: attention of every layer and head by menus, and masks under the pointer."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,8 +7,9 @@ import numpy as np
 from torch import Tensor
 
 from annotated.attention_maps import AttentionMaps
-from annotated.plots.drawing import Style, Tokens, alt, as_words, check_tokens, pd
+from annotated.plots.drawing import Style, Tokens, alt, as_words, check_tokens
 from annotated.plots.figures import ALLOWED, HIDDEN, mask_per_query
+from annotated.plots.web_page import json_in_script
 
 ATTENTIONS = ("encoder", "decoder", "cross")
 ATTENTION_CELL, MASK_CELL = 26, 30  # pixels
@@ -37,7 +37,7 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
     heads = range(max(weights.size(0) for weights in maps.values()))
     menus = [menu("kind", kinds, kinds[-1]), menu("layer", layers, layers[-1]), menu("head", heads, 0)]
     sides = {"src": src_tokens, "tgt": tgt_tokens}
-    texts = [alt.param(name=name, expr=token_list(tokens)) for name, tokens in sides.items()]
+    tokens_of_sides = [alt.param(name=name, expr=token_list(tokens)) for name, tokens in sides.items()]
     # In the chart itself, so that a still of it, too, says which map is shown.
     words = "kind + ' attention, layer ' + (layer + 1) + ', head ' + (head + 1)"
     caption = (
@@ -49,7 +49,7 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
     return (
         alt.layer(attention_cells(maps), caption, title="Who looks at whom")
         .properties(width=alt.Step(ATTENTION_CELL), height=alt.Step(ATTENTION_CELL))
-        .add_params(*menus, *texts)
+        .add_params(*menus, *tokens_of_sides)
     )
 
 
@@ -100,41 +100,37 @@ def explore_masks(
     in the still image. Raises ValueError if a mask is not boolean or does not fit the tokens.
     """
     queries, keys = as_words(queries), as_words(keys)
-    kinds = {True: "may attend", False: "hidden"}
-    # Numbers place the cell, because the same word may stand there twice.
+    labels = {True: "may attend", False: "hidden"}
+    # A cell is placed by numbers, because a word may occur twice.
     rows = [
-        {"mask": name, "query": t, "key": s, "looking": queries[t], "at": keys[s], "may": kinds[allowed]}
+        {"mask": name, "query": t, "key": s, "looking": queries[t], "at": keys[s], "may": labels[allowed]}
         for name, mask in masks.items()
         for (t, s), allowed in np.ndenumerate(mask_per_query(mask, queries, keys).cpu().numpy())
     ]
-    chosen = alt.selection_point(
+    selection = alt.selection_point(
         name="query", fields=["query"], on="pointerover", clear=False, empty=False, value=[{"query": query}]
     )
     heading = alt.Title(title, subtitle="dark: that query; light: the others", offset=12)
     axis: Style = {"ticks": False, "domain": False, "labelOverlap": False}
     across = alt.Axis(labelExpr=f"{token_list(keys)}[datum.value]", labelAngle=-45, **axis)
     down = alt.Axis(labelExpr=f"{token_list(queries)}[datum.value]", **axis)
-    scale = alt.Scale(domain=list(kinds.values()), range=[ALLOWED, HIDDEN])
+    scale = alt.Scale(domain=list(labels.values()), range=[ALLOWED, HIDDEN])
     return (
-        alt.Chart(pd.DataFrame(rows), name="masks")
+        alt.Chart(alt.Data(values=rows), name="masks")
         .mark_rect(stroke="white", strokeWidth=2)
         .encode(
             x=alt.X("key:O", title="key", axis=across),
             y=alt.Y("query:O", title="query", axis=down),
             color=alt.Color("may:N", scale=scale, title=None),
-            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.35)),
+            opacity=alt.condition(selection, alt.value(1.0), alt.value(0.35)),
             tooltip=[alt.Tooltip("looking:N", title="query"), alt.Tooltip("at:N", title="key"), "may:N"],
         )
         .properties(width=MASK_CELL * len(keys), height=MASK_CELL * len(queries))
-        .add_params(chosen)
+        .add_params(selection)
         .facet(column=alt.Column("mask:N", title=None, sort=list(masks)), title=heading)
     )
 
 
 def token_list(tokens: Tokens) -> str:
-    """Return the tokens as a list in Vega's expression language.
-
-    A chart's JSON stands in a script element of the HTML that shows it, which a token of a stranger's model
-    must not close; in an expression `<` can be escaped.
-    """
-    return json.dumps(as_words(tokens), ensure_ascii=False).replace("<", "\\u003c")
+    """Return the tokens as a list in Vega's expression language, for a script element of the chart's HTML."""
+    return json_in_script(as_words(tokens))

@@ -23,13 +23,13 @@ class Lazy:
         return getattr(load(self._module), name)
 
 
-# They are heavy, and belong to an extra: who draws nothing needs none of them.
+# They are large and belong to an extra, which a user who draws nothing need not install.
 if TYPE_CHECKING:
     import altair as alt
-    import pandas as pd
     from matplotlib import pyplot as plt
 else:
-    alt, pd, plt = Lazy("altair"), Lazy("pandas"), Lazy("matplotlib.pyplot")
+    alt = Lazy("altair")
+    plt = Lazy("matplotlib.pyplot")
 
 
 LARGEST = 40.0  # inches; several times as much takes minutes and gigabytes
@@ -49,13 +49,13 @@ def as_words(tokens: Tokens) -> list[str]:
     """Return the tokens as figures show them: without `▁`, and with a dot where a piece continues a word."""
     if not any(token.startswith("▁") for token in tokens):
         return list(tokens)
-    named = {"<s>": "start", "</s>": "end"}
-    return [named.get(t, t[1:] if t.startswith("▁") else "·" * t[:1].isalnum() + t) for t in tokens]
+    symbols = {"<s>": "start", "</s>": "end"}
+    return [symbols.get(t, t[1:] if t.startswith("▁") else "·" * t[:1].isalnum() + t) for t in tokens]
 
 
 def check_tokens(grid: Tensor, queries: Tokens, keys: Tokens) -> None:
     """Raise ValueError unless `grid` is (queries, keys): a token on the wrong axis tells a wrong story."""
     expected = rows, columns = len(queries), len(keys)
     if grid.shape != expected:
-        told = f"{rows} queries (down) and {columns} keys (across) need a grid of shape {expected}"
-        raise ValueError(f"{told}, not {tuple(grid.shape)}")
+        needed = f"{rows} queries (down) and {columns} keys (across) need a grid of shape {expected}"
+        raise ValueError(f"{needed}, not {tuple(grid.shape)}")

@@ -1,7 +1,6 @@
 """Figures by matplotlib: attention and masks as heatmaps, beam search as a tree, learning rates as curves."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -38,8 +37,8 @@ def plot_attention(
     if weights.numel() <= MOST_NUMBERED:
         for (query, key), weight in np.ndenumerate(weights.numpy()):
             if weight >= LEAST_NUMBERED:
-                look: Style = {"color": "white" if weight > 0.55 else "black", "fontsize": 11}
-                ax.text(key, query, f"{weight:.2f}", ha="center", va="center", **look)
+                color = "white" if weight > 0.55 else "black"
+                ax.text(key, query, f"{weight:.2f}", ha="center", va="center", fontsize=11, color=color)
     label_tokens(ax, queries, keys)
     ax.figure.colorbar(image, ax=ax, label="weight")
     ax.set_title(title)
@@ -86,8 +85,8 @@ def mask_per_query(mask: Tensor, queries: Tokens, keys: Tokens) -> Tensor:
 
 def label_tokens(ax: "plt.Axes", queries: Tokens, keys: Tokens) -> None:
     """Write queries down the left side of an image, keys along its foot, and white lines between cells."""
-    look: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    ax.set_xticks(range(len(keys)), as_words(keys), parse_math=False, **look)
+    slanted: Style = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(len(keys)), as_words(keys), parse_math=False, **slanted)
     ax.set_yticks(range(len(queries)), as_words(queries), parse_math=False)
     ax.set_xticks([x - 0.5 for x in range(1, len(keys))], minor=True)
     ax.set_yticks([y - 0.5 for y in range(1, len(queries))], minor=True)
@@ -106,34 +105,36 @@ def plot_beam(
     pieces: Callable[[Sequence[int]], Sequence[str]],
     ax: "plt.Axes | None" = None,
 ) -> "plt.Axes":
-    """Draw the tree of one search: a column for each step, the likeliest on top, the winner's path heavy.
+    """Draw the tree of one search: a column for each step, the likeliest on top, the winner's path thick.
 
     `steps` has for each step the candidates, likeliest first, as `beam_search` shows them to its watcher;
     `winner` are the tokens of the hypothesis that was returned, without the end symbol; `pieces` turns tokens
     into what is written on them, such as `tokenizer.pieces`.
     """
-    places: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}  # of each beginning: its step, its rank
+    points: dict[tuple[int, ...], tuple[int, int]] = {(): (0, 0)}  # step and rank of each prefix
     for number, candidates in enumerate(steps, start=1):
-        places |= {candidate.tokens: (number, rank) for rank, candidate in enumerate(candidates)}
-    ended = [c.tokens for step in steps for c in step if c.fate == "ended"]
-    whole = next((tokens for tokens in ended if tokens[:-1] == tuple(winner)), None)
-    if whole is None:
+        points |= {candidate.tokens: (number, rank) for rank, candidate in enumerate(candidates)}
+    every = [candidate for step in steps for candidate in step]
+    endings = (c.tokens for c in every if c.fate == "ended" and c.tokens[:-1] == tuple(winner))
+    if (whole := next(endings, None)) is None:
         raise ValueError(f"the winner {tuple(winner)} is none of the hypotheses that ended")
     path = {whole[:length] for length in range(1, len(whole) + 1)}
     ranks = max(len(step) for step in steps)
     ax = axes_or_new(ax, 1.6 * len(steps) + 2, 0.75 * ranks + 1.4)
     ax.text(0, 0, "start", ha="center", va="center", bbox={"boxstyle": "round", "fc": "white", "ec": INK})
-    for candidate in (candidate for step in steps for candidate in step):
-        parent, place, won = places[candidate.tokens[:-1]], places[candidate.tokens], candidate.tokens in path
-        dropped, (tint, line) = candidate.fate == "dropped", FATES[candidate.fate]
-        look: Style = {"color": INK, "lw": 4} if won else {"color": "#aaaaaa", "lw": 1.2}
-        ax.plot(*zip(parent, place, strict=True), ls=":" if dropped else "-", **look)
+    for candidate in every:
+        parent, point = points[candidate.tokens[:-1]], points[candidate.tokens]
+        on_path = candidate.tokens in path
+        dropped = candidate.fate == "dropped"
+        tint, edge = FATES[candidate.fate]
+        branch: Style = {"color": INK, "lw": 4} if on_path else {"color": "#aaaaaa", "lw": 1.2}
+        ax.plot(*zip(parent, point, strict=True), ls=":" if dropped else "-", **branch)
         text = f"{as_words(pieces(candidate.tokens))[-1]}\n{candidate.log_prob:.2f}".replace("-", "−")
-        box = {"boxstyle": "round", "fc": tint, "ec": INK if won else line, "lw": 2.5 if won else 1.2}
+        box = {"boxstyle": "round", "fc": tint, "ec": INK if on_path else edge, "lw": 2.5 if on_path else 1.2}
         color = SOFT if dropped else INK
-        ax.text(*place, text, ha="center", va="center", fontsize=11, color=color, bbox=box)
+        ax.text(*point, text, ha="center", va="center", fontsize=11, color=color, bbox=box)
     patch = load("matplotlib.patches").Patch
-    handles = [patch(fc=tint, ec=line, label=fate) for fate, (tint, line) in FATES.items()]
+    handles = [patch(fc=tint, ec=edge, label=fate) for fate, (tint, edge) in FATES.items()]
     handles.append(plt.Line2D([], [], color=INK, lw=4, label="the winner"))
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
     ax.set(title="Beam search: log-probability of each beginning", xlabel="step", ylabel="rank in its step")
@@ -153,10 +154,10 @@ def plot_schedules(
     """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak that they reach."""
     ax = axes_or_new(ax)
     for (d_model, warmup), color in zip(settings, palette(len(settings)), strict=True):
-        # Some 400 steps, the last and the peak, which is the curve's corner, among them.
-        shown = sorted({*range(1, steps + 1, max(1, steps // 400)), steps, min(steps, warmup)})
+        # Some 400 steps are enough for a curve, with the last one and the peak, where it has a corner.
+        updates = sorted({*range(1, steps + 1, max(1, steps // 400)), steps, min(steps, warmup)})
         label = f"d_model {d_model:,}, warm-up {warmup:,}"
-        ax.plot(shown, [rate(step, d_model, factor, warmup) for step in shown], color=color, label=label)
+        ax.plot(updates, [rate(step, d_model, factor, warmup) for step in updates], color=color, label=label)
         if warmup <= steps:
             ax.plot(warmup, rate(warmup, d_model, factor, warmup), "o", color=color, ms=9)
     ax.xaxis.set_major_formatter("{x:,.0f}")

@@ -17,8 +17,8 @@ from annotated.plots.drawing import load, palette
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
 # Attention of every layer and head is one chart of some 50,000 rows; altair's own limit is 5,000.
-MOST_ROWS = 100_000
-MOST_PANELS = 6  # that an alternative text names
+MAX_ROWS = 100_000
+MAX_PANELS = 6  # that an alternative text names
 FONT = "DejaVu Sans"
 FIGURE_STYLE = {
     "figure.figsize": (8.0, 4.5),
@@ -55,7 +55,7 @@ def setup_notebook() -> None:
     altair.theme.register("annotated", enable=True)(_chart_theme)
     altair.renderers.register("annotated", chart_bundle)
     altair.renderers.enable("annotated")
-    altair.data_transformers.enable("default", max_rows=MOST_ROWS)
+    altair.data_transformers.enable("default", max_rows=MAX_ROWS)
     if shell := load("IPython").get_ipython():
         backend = load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
         backend.figure_formats = {"retina"}
@@ -65,22 +65,22 @@ def setup_notebook() -> None:
 
 def _describe_figures(formatter: Any) -> None:
     """Put an alternative text beside the picture that a formatter makes of a figure."""
-    kind = load("matplotlib.figure").Figure
-    draw = formatter.for_type(kind)
+    figure_class = load("matplotlib.figure").Figure
+    draw = formatter.for_type(figure_class)
 
     def draw_with_words(figure: Any) -> Any:
-        if drawn := draw(figure):
-            picture, size = drawn
+        if output := draw(figure):
+            picture, size = output
             return picture, {**size, "alt": describe_figure(figure)}
         return None
 
     if draw:
-        formatter.for_type(kind, draw_with_words)
+        formatter.for_type(figure_class, draw_with_words)
 
 
 def describe_figure(figure: Any) -> str:
     """Return alternative text: the figure's title, then what is drawn in its first panels."""
-    panels = dict.fromkeys(filter(None, map(describe_axes, figure.axes[:MOST_PANELS])))
+    panels = dict.fromkeys(filter(None, map(describe_axes, figure.axes[:MAX_PANELS])))
     text = re.sub(r"[$\\{}]", "", "; ".join(filter(None, [figure.get_suptitle(), *panels])))
     return " ".join(text.split()) or "Figure"
 
@@ -89,11 +89,11 @@ def describe_axes(axes: Any) -> str:
     """Return title, what is drawn over what, and the legend: `Loss: nats over update (train, val)`."""
     if not axes.get_visible():
         return ""
-    drawn = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+    content = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
     if legend := axes.get_legend():
-        drawn += f" ({', '.join(text.get_text() for text in legend.get_texts())})"
+        content += f" ({', '.join(text.get_text() for text in legend.get_texts())})"
     title = axes.get_title() or axes.get_title("left") or axes.get_title("right")
-    return ": ".join(filter(None, (title, drawn)))
+    return ": ".join(filter(None, (title, content)))
 
 
 def _show_refusal(shell: Any, kind: type, error: Any, trace: Any, tb_offset: int | None = None) -> None:
@@ -106,7 +106,7 @@ def _show_refusal(shell: Any, kind: type, error: Any, trace: Any, tb_offset: int
 
 
 def _chart_theme() -> dict[str, Any]:
-    """The same look for altair: sizes in pixels, colors of the palette that the figures have."""
+    """Return the same look for altair: sizes in pixels, and the colors of the figures' palette."""
     text = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal"}
     viridis = {"scheme": "viridis"}
     config = {
@@ -137,10 +137,11 @@ def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         page = display.html_renderer(spec)["text/html"]
         live = {"text/html": page.replace(text, text.replace("<", "\\u003c"))}
     png = base64.b64encode(still["image/png"]).decode("ascii")
-    title, parameters = spec.get("title", "untitled"), [param["name"] for param in spec.get("params", [])]
-    words = title.get("text", "untitled") if isinstance(title, dict) else title
-    words += f"; parameters: {', '.join(parameters)}" if parameters else ""
-    return {**live, "image/png": png, "text/plain": f"<Chart: {words}>"}, size
+    title = spec.get("title", "untitled")
+    description = title.get("text", "untitled") if isinstance(title, dict) else title
+    if parameters := [param["name"] for param in spec.get("params", [])]:
+        description += f"; parameters: {', '.join(parameters)}"
+    return {**live, "image/png": png, "text/plain": f"<Chart: {description}>"}, size
 
 
 def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> None:
@@ -161,11 +162,12 @@ def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> 
 
 def _without_docstrings(code: str) -> str:
     """Cut every docstring out of `code`, and the blank line below it; one that is a whole body stays."""
-    lines, dropped = code.splitlines(), set[int]()
+    lines = code.splitlines()
+    cut = set[int]()  # numbers of lines, from 0
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.get_docstring(node) is None:
             continue
         if len(node.body) > 1:
             first, after = node.body[0].lineno - 1, node.body[0].end_lineno or 0
-            dropped.update(range(first, after + (not lines[after].strip())))
-    return "\n".join(line for i, line in enumerate(lines) if i not in dropped)
+            cut.update(range(first, after + (not lines[after].strip())))
+    return "\n".join(line for i, line in enumerate(lines) if i not in cut)

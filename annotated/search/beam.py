@@ -295,5 +295,5 @@ def best_continuations(scores: Tensor, log_probs: Tensor, count: int) -> tuple[T
     # The `count` best of a sentence are among the `count` best of each of its hypotheses.
     top, token = log_probs.topk(min(count, log_probs.size(-1)))  # (B, k, count)
     totals = (scores.unsqueeze(-1) + top).flatten(1)  # (B, k * count)
-    best, index = totals.topk(min(count, totals.size(1)))  # (B, count)
-    return best, index // top.size(-1), token.flatten(1).gather(1, index)
+    best, position = totals.topk(min(count, totals.size(1)))  # (B, count)
+    return best, position // top.size(-1), token.flatten(1).gather(1, position)

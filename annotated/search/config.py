@@ -40,9 +40,9 @@ class SearchConfig:
     def __post_init__(self) -> None:
         check_fields(self, may_be_0=("no_repeat_ngram",), unbounded=("alpha",), beam=MAX_BEAM)
         if self.n_best > self.beam or self.alpha > MAX_ALPHA:
-            needed = f"n_best <= beam and alpha <= {MAX_ALPHA}"
-            found = f"n_best={self.n_best}, beam={self.beam} and alpha={self.alpha}"
-            raise ValueError(f"{needed} must hold, not {found}; more candidates need a wider beam")
+            requirement = f"n_best <= beam and alpha <= {MAX_ALPHA}"
+            settings = f"n_best={self.n_best}, beam={self.beam} and alpha={self.alpha}"
+            raise ValueError(f"{requirement} must hold, not {settings}; more candidates need a wider beam")
 
     def score(self, log_prob: float, length: int) -> float:
         """Divide the log-probability of `length` tokens by the length penalty."""

@@ -15,7 +15,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 class PositionwiseFeedForward(nn.Module):
     """Two linear maps with a ReLU between, the same at every position (section 3.3, equation 2).
 
-    `activation` is "relu" (the paper's), "gelu" or "swish"; `dropout` acts on what it gives.
+    `activation` is "relu" (the paper's), "gelu" or "swish"; `dropout` is applied to its output.
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1, activation: str = "relu"):

@@ -86,7 +86,7 @@ def test_what_is_no_mask_of_these_tokens_is_refused(mask: torch.Tensor, reason: 
 def test_the_explorer_has_the_cells_of_each_mask_and_one_bright_row() -> None:
     masks = {"padding": PADDED, "causal": CAUSAL}
     chart = explore_masks(masks, TOKENS, TOKENS, query=2)
-    [found] = chart.to_dict()["datasets"].values()
+    found = chart.to_dict()["data"]["values"]
     assert len(found) == 32
     for cell in found:
         allowed = masks[cell["mask"]].expand(4, 4)[cell["query"], cell["key"]]

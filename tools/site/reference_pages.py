@@ -9,8 +9,13 @@ import annotated
 from sources import fill
 
 # The command line is in the README, the rest is for insiders.
-INSIDE = ("cli", "files", "limits", "threads")
-LEFT_OUT = {"annotated.__main__", "annotated.optional", *(f"annotated.translation.{name}" for name in INSIDE)}
+INSIDE = ("cli", "files", "languages", "limits", "messages", "processes", "threads")
+LEFT_OUT = {
+    "annotated.__main__",
+    "annotated.optional",
+    "annotated.settings",
+    *(f"annotated.translation.{name}" for name in INSIDE),
+}
 MODULE = """# {heading}
 
 ```{{eval-rst}}

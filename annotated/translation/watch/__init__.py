@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from annotated.plots.pages import check_settings, document, framed, json_in_script
+from annotated.plots.pages import check_settings
+from annotated.plots.web_page import document, framed, json_in_script
 from annotated.translation.storage.model_folder import named_state
 from annotated.translation.tokenizers import SentencePieceTokenizer, normalize
 from annotated.translation.translator import Translator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["model_script", "page", "page_model", "script", "watch"]
 
-MOST = 20_000_000  # parameters: a page of about 55 MB
+MAX_PARAMETERS = 20_000_000  # of a model: a page of about 55 MB
 
 
 def page_model(translator: Translator) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def page_model(translator: Translator) -> dict[str, Any]:
         raise ValueError("the page's model needs normal text; this one reads it lower-cased and tokenized")
     tensors = {name: tensor.detach().cpu() for name, tensor in named_state(translator.model).items()}
     packed = torch.cat([tensor.flatten() for tensor in tensors.values()]).half()
-    if len(packed) > MOST:
-        raise ValueError(f"the page's model has at most {MOST:,} parameters, not {len(packed):,}")
+    if len(packed) > MAX_PARAMETERS:
+        raise ValueError(f"the page's model has at most {MAX_PARAMETERS:,} parameters, not {len(packed):,}")
     if not packed.isfinite().all():
         raise ValueError("the page's model needs weights that half precision can hold, up to 65504")
     return {
@@ -83,5 +84,5 @@ def watch(translator: Translator, sentence: str = "A dog runs.", height: int = 9
     Raises ValueError for a model that the page cannot run (see `page_model`), ImportError without IPython.
     """
     scripts = f"<script>{model_script(translator)}</script><script>{script()}</script>"
-    words = "Run this cell: it shows the sentence on its way through the model."
-    return framed(page(scripts, sentence=normalize(sentence)), "See inside", words, height)
+    fallback = "Run this cell: it shows the sentence on its way through the model."
+    return framed(page(scripts, sentence=normalize(sentence)), "See inside", fallback, height)
