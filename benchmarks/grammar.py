@@ -27,13 +27,16 @@ PATHS = ("tools/grammar", "annotated", ":!annotated/pretrained", ":!annotated/re
 DRAW = """
 import sys
 from itertools import islice
-from tools.grammar import corpus_lines
+from tools.grammar import corpus_lines, pairs, split_of
 sys.stdout.reconfigure(encoding="utf-8")
-print(*islice(corpus_lines(), int(sys.argv[1])), sep="\\n")
+print(*islice({lines}, {count}), sep="\\n")
 """
+CORPUS = "corpus_lines()"
+# Further pairs for training, without end: the split of a sentence is always the same.
+TRAINING = r"""(f"{pair.german}\t{pair.english}" for pair in pairs(0) if split_of(pair.german) == "train")"""
 
 
-def draw(count: int) -> list[str]:
+def draw(count: int, lines: str = CORPUS) -> list[str]:
     """Draw the first `count` lines anew. Raises ValueError where there is no history to take it from."""
     with TemporaryDirectory() as folder:
         archive = Path(folder, "grammar.zip")
@@ -42,7 +45,7 @@ def draw(count: int) -> list[str]:
             raise ValueError(f"this needs a clone of the repository whose history reaches back to {COMMIT}")
         shutil.unpack_archive(archive, folder)
         environment = {**os.environ, "PYTHONPATH": folder}
-        command = [sys.executable, "-c", DRAW, str(count)]
+        command = [sys.executable, "-c", DRAW.format(lines=lines, count=count)]
         drawn = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
         return drawn.stdout.decode().splitlines()
 

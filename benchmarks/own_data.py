@@ -18,8 +18,10 @@ import random
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
+import grammar
 import torch
 from records import Record
 
@@ -90,6 +92,15 @@ def hyphens():
     return [(word, pyphen.Pyphen(lang="en_US").inserted(word)) for word, _ in pronunciations()]
 
 
+@cache
+def drawn_grammar():
+    """The built-in corpus with 500,000 pairs to train on (needs the repository's history; minutes)."""
+    lines = grammar.draw(500_000, grammar.TRAINING)
+    src, tgt = zip(*(line.split("\t") for line in lines), strict=True)
+    train = ParallelText(src, tgt, range(1, len(src) + 1), "drawn")
+    return load_corpus("grammar", "de-en").splits | {"train": train}
+
+
 def split(pairs):
     src, tgt = zip(*pairs, strict=True)
     text = ParallelText(src, tgt, range(1, len(src) + 1), "own")
@@ -109,6 +120,8 @@ DATA = {
     # Two for which the rules are never changed:
     "emojis": (lambda: split(emojis()), ("subwords",) * 2, "bleu"),
     "hyphens": (lambda: split(hyphens()), SPELLED, "exact"),
+    # One with as many pairs as one likes:
+    "drawn-grammar": (drawn_grammar, ("subwords",) * 2, "bleu"),
 }
 
 
@@ -182,7 +195,9 @@ def main():
     parser.add_argument(
         "--seeds", type=int, nargs="*", default=[0, 1], help="of what is chosen (default: 0 1)"
     )
-    parser.add_argument("--pairs", type=int, help="pairs to train on at most (default: all)")
+    parser.add_argument(
+        "--pairs", type=int, action="append", help="pairs to train on at most (default: all); may be repeated"
+    )
     parser.add_argument(
         "--try", dest="tries", action="append", default=[], help="JSON: what to change in what is chosen"
     )
@@ -193,10 +208,10 @@ def main():
     tries = [("random", draw, 0) for draw in range(args.random)]
     tries += [("chosen", None, seed) for seed in args.seeds]
     tries += [("given", json.loads(each), 0) for each in args.tries]
-    for (kind, what, seed), name in itertools.product(tries, args.names):
+    for (kind, what, seed), pairs, name in itertools.product(tries, args.pairs or [None], args.names):
         key = {
             "data": name,
-            "pairs": args.pairs,
+            "pairs": pairs,
             "kind": kind,
             "what": what,
             "seed": seed,
@@ -205,7 +220,7 @@ def main():
         key |= {} if kind == "random" else {"commit": record.run["commit"]}
         if any(key.items() <= run.items() for run in record.found().get("runs", [])):
             continue
-        splits = read(name, args.pairs)
+        splits = read(name, pairs)
         text = splits["train"]
         if kind == "random":
             settings = with_length(name, text, draw_settings(random.Random(f"{name} {what}")), args.seconds)
