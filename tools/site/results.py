@@ -208,15 +208,17 @@ def own_data_table() -> str:
 
 
 def own_sizes_table() -> str:
-    """What is chosen for more and more pairs of one text, and the score that it has."""
-    runs = [run for run in recorded("own_data")["runs"] if run["data"] == "interface"]
-    most = max(run.get("trained_on", 0) for run in runs)  # the oldest runs do not say
-    chosen = {run["pairs"] or most: run for run in runs if run["kind"] == "chosen" and run["of"] == 300}
-    rows = [
-        [f"{pairs:,}", shape(run), f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"]
-        for pairs, run in sorted(chosen.items())
-    ]
-    return table("| pairs | chosen | BLEU |", rows)
+    """What is chosen for more and more pairs of two texts, and the score that it has."""
+    rows = []
+    for data, what in (("interface", "user interfaces"), ("drawn-grammar", "grammar")):
+        runs = [run for run in recorded("own_data")["runs"] if run["data"] == data]
+        most = max(run.get("trained_on", 0) for run in runs)  # the oldest runs do not say
+        chosen = {run["pairs"] or most: run for run in runs if run["kind"] == "chosen" and run["of"] == 300}
+        rows += [
+            [what, f"{pairs:,}", shape(run), f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"]
+            for pairs, run in sorted(chosen.items())
+        ]
+    return table("| text | pairs | chosen | BLEU |", rows)
 
 
 def shape(run: dict[str, Any]) -> str:
