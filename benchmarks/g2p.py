@@ -70,7 +70,7 @@ def measure(run: Path, language: str, seed: int, short: bool) -> Found:
     pairs = splits(language, short)
     settings = {**RECIPE, **(TOY if short else {})}
     translate = annotated.train(
-        pairs["train"], run, validation=pairs["val"], resume=True, seed=seed, **settings
+        pairs["train"], run, validation=pairs["val"], preset="tiny", resume=True, seed=seed, **settings
     )
     found: Found = {"language": language, "seed": seed}
     for name, split in (("dev", "val"), ("test", "test")):
