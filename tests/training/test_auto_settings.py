@@ -14,11 +14,11 @@ from annotated.translation.training.summed_loss import SummedLoss
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def chosen(pairs=CATS, **given):
-    """What is chosen for ten minutes of a machine whose speed is always the same."""
+def chosen(pairs=CATS, minutes=10, **given):
+    """What is chosen for this time on a machine whose speed is always the same."""
     ticks, text = count(), own_text(pairs, "train")
     kinds = "subwords", "subwords"
-    return rules.choose(text, kinds, 10, given, torch.device("cpu"), lambda: next(ticks))
+    return rules.choose(text, kinds, minutes, given, torch.device("cpu"), lambda: next(ticks))
 
 
 def test_updates_of_several_batches_read_what_those_of_one_read():
@@ -45,6 +45,15 @@ def test_post_norm_has_a_lower_rate_and_says_so():
     assert after["learning_rate"] < before["learning_rate"]
     assert "pre-norm" in told
     assert "pre-norm" not in why
+
+
+def test_epochs_that_are_given_are_run_unless_the_minutes_end_them():
+    many, _ = chosen(minutes=None, epochs=50_000)
+    ended, _ = chosen(minutes=10, epochs=50_000)
+    _, reason = chosen(minutes=None, epochs=3)
+    assert many["max_steps"] > 100 * ended["max_steps"]
+    assert many["dropout"] > 0
+    assert " 3.0 times through" in reason
 
 
 def test_the_step_that_is_measured_is_the_one_that_is_trained(monkeypatch):

@@ -124,7 +124,7 @@ def add_train(command: ArgumentParser) -> None:
     add_data(begin)
     add("--preset", choices=PRESETS, help="settings to start from; auto chooses them by the text and "
         "the time (default: auto with --src, else tiny)")  # fmt: skip
-    add("--minutes", type=float, help="time for which auto chooses settings, about (default: 10)")
+    add("--minutes", type=float, help="time for which auto chooses settings (default: 10, or --epochs)")
     add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
     add = command.add_argument_group("text and tokens").add_argument
     add("--val-src", type=Path, metavar="FILE", help="text to validate on (default: 5%% of --src, held out)")

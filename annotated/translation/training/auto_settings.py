@@ -30,30 +30,39 @@ LETTERS = 3.5  # characters of a subword, about
 SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
 OFTEN, WHOLE = 5, 0.98  # a word is learned that is read so often; whole words serve where so much is such
 UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
+MINUTES = 10
+NO_LIMIT = 10**8  # of epochs or updates, where the other one ends a run
 
 
 def choose(
     text: ParallelText,
     kinds: tuple[str, str],
-    minutes: float,
+    minutes: float | None,
     explicit: dict[str, Any],
     device: torch.device,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, Any], str]:
-    """Choose the settings that are not `explicit`; returns all of them, and the lines that say why."""
+    """Choose the settings that are not `explicit`; returns all of them, and the lines that say why.
+
+    A run without `minutes` lasts as many epochs as are explicit, or ten minutes.
+    """
     sample = text.take(range(0, len(text), math.ceil(len(text) / SAMPLE)))
     lengths = [mean_length(side, kind) for side, kind in zip((sample.src, sample.tgt), kinds, strict=True)]
     vocab = explicit.get("vocab") or vocabulary(text)
+    epoch_tokens = len(text) * max(lengths)
+    by_epochs = minutes is None and "epochs" in explicit
     step = {name: explicit[name] for name in ("rdrop_weight", "precision") if name in explicit}
     for layers, width, most in SHAPES:
         shape = {"N": layers, "d_model": width, "d_ff": 4 * width, "h": width // 32, "norm_first": True}
         chosen = shape | {name: value for name, value in explicit.items() if name in MODEL_FIELDS}
         config = TransformerConfig.base(vocab, vocab, **chosen)
         speed = tokens_per_second(config, lengths, device, clock, **step)
-        read = speed * minutes * 60 * SHARE  # tokens, of the longer side
+        read = speed * (minutes or MINUTES) * 60 * SHARE  # tokens, of the longer side
+        if by_epochs:
+            read = explicit["epochs"] * epoch_tokens
         if read < most:
             break
-    passes = read / (len(text) * max(lengths))
+    passes = read / epoch_tokens
     pre_norm = chosen["norm_first"]
     accumulate = explicit.get("accumulate", 1)
     power_of_2 = 2 ** round(math.log2(read / UPDATES / accumulate))
@@ -63,15 +72,15 @@ def choose(
         "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
         "learning_rate": (0.003 if pre_norm else 0.002) * math.sqrt(128 / chosen["d_model"]),
         "max_tokens": batch_tokens,
-        "max_steps": max(100, int(read / update_tokens)),
-        "epochs": 100_000,
+        "max_steps": NO_LIMIT if by_epochs else max(100, int(read / update_tokens)),
+        "epochs": NO_LIMIT,
     }
     subwords = ""
     if kinds == ("subwords", "subwords"):
         chosen["vocab"] = vocab
         subwords = f", {vocab:,} subwords"
     settings = chosen | explicit
-    steps = settings["max_steps"]
+    steps = min(settings["max_steps"], math.ceil(settings["epochs"] * epoch_tokens / update_tokens))
     rate = settings["learning_rate"]
     estimate = steps * update_tokens / speed / 60 / SHARE  # minutes
     norm = "pre-norm, for a high rate" if pre_norm else "post-norm"

@@ -100,7 +100,7 @@ class RunSettings:
         chosen: Settings = {}
         with raise_on_all_ranks():
             if is_first():
-                chosen, reason = choose(text["train"], self.kinds, self.minutes or 10, self.explicit, device)
+                chosen, reason = choose(text["train"], self.kinds, self.minutes, self.explicit, device)
                 print_message(reason)
         self.incomplete = False
         self.split(broadcast(chosen))
