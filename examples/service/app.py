@@ -147,7 +147,7 @@ def create_app(translator: Translator, settings: Settings) -> FastAPI:
                 asked = asked_for.model_validate_json(await read_body(request, most))
                 texts = asked.sentences
                 tokens = {i: translator.encode(text, f"sentences[{i}]") for i, text in enumerate(texts)}
-                remarks = list(translator.remarks(texts, tokens, [], range(1, len(texts) + 1)))
+                remarks = list(translator.remarks(texts, range(1, len(texts) + 1), tokens, []))
                 return {"translations": await batcher.ask(texts), "remarks": remarks}
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]

@@ -217,7 +217,7 @@ class Slow:
     def encode(self, text, name):
         return []
 
-    def remarks(self, texts, sources, cut, numbers):
+    def remarks(self, texts, numbers, sources, cut):
         yield "symbols never seen"
 
     def translate(self, sentences, beam=4):

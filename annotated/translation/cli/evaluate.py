@@ -32,9 +32,7 @@ def evaluate(args: argparse.Namespace) -> None:
     check_output(args.save, inputs)
     check_output(args.json, [*inputs, args.save])
     if args.save is not None and (args.save.suffix == ".gz" or table_suffix(args.save) not in SAVED):
-        raise ValueError(
-            f"--save {args.save} must be a .csv or .tsv file, or one of lines, such as a .txt file"
-        )
+        raise ValueError(f"--save {args.save} must be a .csv or .tsv file, or one of lines, such as .txt")
     search = SearchConfig(**search_settings(args))
     with located():
         translator = load_translator(args)

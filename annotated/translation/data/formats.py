@@ -99,9 +99,7 @@ def find_separator(lines: Sequence[str], where: str) -> str:
     best = [separator for separator, share in fits.items() if share == max(fits.values())]
     if len(best) > 1 or (not best and any(separator in line for line in lines for separator in ",;\t|")):
         which = " and ".join(map(repr, best)) or "none of , ; | and tabs"
-        raise ValueError(
-            f"{where}: {which} could separate the columns; name one in a first line, as in sep=;"
-        )
+        raise ValueError(f"{where}: {which} could separate columns; name one in a first line, as in sep=;")
     return best[0] if best else ","
 
 

@@ -149,9 +149,7 @@ class Corpus:
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the sentences to train and to validate on, wherever they were read from."""
-        return digest_pairs(
-            (split, src, tgt) for split in ("train", "val") for src, tgt in self.splits.get(split, ())
-        )
+        return digest_pairs((name, *pair) for name in ("train", "val") for pair in self.splits.get(name, ()))
 
     def save(self, folder: Path) -> None:
         """Write the splits as text, a file a side, and what else there is to know of them."""

@@ -86,13 +86,9 @@ def select_columns(
         line = next(number for number, cells in lines if cells)
     first = " and ".join(repr(labels[place]) for place in places)
     if columns and numbers and names is None and not line:
-        print_message(
-            f"{where}: columns by number, so the first row is text: {first}; give names to leave it out"
-        )
+        print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
     if codes and (names is not None or line):
-        if any(
-            is_named(labels[p], codes[1 - i]) > is_named(labels[p], codes[i]) for i, p in enumerate(places)
-        ):
+        if any(is_named(labels[p], codes[~i]) > is_named(labels[p], codes[i]) for i, p in enumerate(places)):
             raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
         if columns is None and not KNOWN.issuperset(chosen) and not all(map(is_named, chosen, codes)):
             raise ValueError(f"{where}: are {first} {pair}? Give --columns, in Python columns, source first")
@@ -149,17 +145,16 @@ def find_columns(
         return list(range(count))
     if len(labels) < count:
         cut = (
-            "a .tsv file is cut at tabs, a .csv file at , ; | or tabs, or as a first line says, such as sep=^"
+            "a .tsv file is cut at tabs, a .csv file at , ; | or tabs, or as a first line such as sep=^ says"
         )
         raise ValueError(f"{where}: the first row has only one column, {shortened(labels[0])!r}; {cut}")
     if not len(places) == len(found) == len({*places}) == count:
         shown = ", ".join([*map(quote, map(shortened, labels[:20])), *["..."][: len(labels) > 20]])
         lost = " or ".join(str(c) for c, at in zip(columns or (), found, strict=False) if at is None)
         lost = lost and f"there is not one column {lost}; "
-        sides = "name or number of the source" if count == 1 else "names or numbers of source and target"
-        raise ValueError(
-            f"{where}: {lost}give --columns, in Python columns, the {sides}, from 1; there are {shown}"
-        )
+        sides = "the source" if count == 1 else "source and target"
+        advice = f"give --columns, in Python columns, names or numbers, from 1, of {sides}"
+        raise ValueError(f"{where}: {lost}{advice}; there are {shown}")
     return places
 
 

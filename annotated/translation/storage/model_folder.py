@@ -116,25 +116,19 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
         before, after = random_output(model), random_output(loaded)
     if before.shape != after.shape or not torch.allclose(before, after, 1e-4, 1e-5, equal_nan=True):
         loading = "loading builds what the settings say, then fills in parameters and persistent buffers"
-        told = (
-            f"{loading}, and nothing else{''.join(f'; {name} is lost' for name in lost(model, loaded)[:3])}"
-        )
-        raise ValueError(f"the model would not come back as it is: {told}")
+        told = "".join(f"; {name} is lost" for name in lost(model, loaded)[:3])
+        raise ValueError(f"the model would not come back as it is: {loading}, and nothing else{told}")
 
 
 def lost(model: nn.Module, loaded: nn.Module) -> list[str]:
     """Name the numbers and tensors of a model that are other ones where it was loaded."""
     ours, theirs = (
-        {
-            f"{name}.{key}": torch.as_tensor(value).double().cpu()
-            for name, module in each.named_modules()
-            for key, value in (*vars(module).items(), *module.named_buffers(recurse=False))
-            if isinstance(value, Tensor | float | int)
-        }
+        {f"{name}.{k}": v for name, m in each.named_modules() for k, v in {**vars(m), **m._buffers}.items()}
         for each in (model, loaded)
     )
-    same_shape = [name for name in ours if name in theirs and ours[name].shape == theirs[name].shape]
-    return [name for name in same_shape if not torch.equal(ours[name], theirs[name])]
+    names = (k for k in ours if all(isinstance(each.get(k), Tensor | float | int) for each in (ours, theirs)))
+    both = {name: [torch.as_tensor(each[name]).cpu() for each in (ours, theirs)] for name in names}
+    return [name for name, (a, b) in both.items() if a.shape == b.shape and (a != b).any()]
 
 
 def random_output(model: EncoderDecoder) -> Tensor:
