@@ -259,6 +259,12 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
         ("t.csv", 'id;en\n07;"a; b"\n', 'id;en;translation\n07;"a; b";"A; B"\n'),
         ("t.tsv", "7\tein Hund\n8\tzwei\n", "7\tein Hund\tEIN HUND\n8\tzwei\tZWEI\n"),
         (
+            "t.tsv",
+            '7\tein "Hund"\n8\t"zwei ""a"""\n',
+            '7\tein "Hund"\tEIN "HUND"\n8\t"zwei ""a"""\tZWEI "A"\n',
+        ),
+        ("t.tsv", '"a"\t"ein ""Hund"""\n"b"\t"x"\n', '"a"\t"ein ""Hund"""\t"EIN ""HUND"""\n"b"\t"x"\t"X"\n'),
+        (
             "t.jsonl",
             '{"n": 1.50, "x": [1,2], "b": true, "o": {"a": null}, "en": "\\u00fc"}\n\n{"n": 3}\n{ }\n',
             '{"n": 1.50, "x": [1,2], "b": true, "o": {"a": null}, "en": "\\u00fc", "translation": "Ü"}\n'
@@ -267,7 +273,7 @@ def test_a_process_with_closed_streams_or_without_docstrings(flags, model):
         (
             "t.json",
             '[\n {"en": "a ], b",\n  "id": 7} ,{"en":null}]',
-            '{"en": "a ], b",   "id": 7, "translation": "A ], B"}\n{"en":null, "translation": ""}\n',
+            '[\n{"en": "a ], b",   "id": 7, "translation": "A ], B"},\n{"en":null, "translation": ""}\n]\n',
         ),
     ],
 )

@@ -8,10 +8,10 @@ import os
 import stat
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
-from itertools import chain, count, islice
+from itertools import chain, count, islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +22,7 @@ from annotated.search.beam import Hypothesis
 from annotated.search.config import SearchConfig
 from annotated.translation.data.formats import TABLES, json_objects, table_suffix
 from annotated.translation.data.tables import select_columns
+from annotated.translation.data.text_files import iterate_lines
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
 from annotated.translation.messages import print_message
@@ -78,35 +79,46 @@ def trained_columns(model: str, corpus: str) -> list[str]:
 
 
 def translate_table(path: Path, columns: list[str], translator: Translator, search: dict[str, Any]) -> None:
-    """Write a table with a further column: .tsv and JSON's objects as such, others as .csv."""
+    """Write a table with a further column: .tsv and JSON as they are written, others as .csv."""
     kind = table_suffix(path)
     table = TABLES[kind](path)
-    labels, [column], header, rows = select_columns(
+    labels, [source], header_line, rows = select_columns(
         table, columns or None, str(path), translator.pair, count=1
     )
-    objects = json_objects(path) if kind in (".json", ".jsonl") else None
-    names = {*labels} if objects is None else {name for *_, row in json_objects(path) for name in row}
-    candidates = chain(["translation"], (f"translation_{i}" for i in count(2)))
-    new_name = next(name for name in candidates if name not in names)
-    writer = csv.writer(sys.stdout, delimiter=table.separator, lineterminator="\n")
+    is_json = kind in (".json", ".jsonl")
+    is_array = is_json and next(filter(str.strip, iterate_lines(path))).lstrip().startswith("[")
+    starts = chain(["[\n"], repeat(",\n")) if is_array else repeat("")
+    names = {name for *_, fields in json_objects(path) for name in fields} if is_json else {*labels}
+    numbered = (f"translation_{i}" for i in count(2))
+    new_name = next(name for name in chain(["translation"], numbered) if name not in names)
+    objects = json_objects(path)
+    lines = enumerate(iterate_lines(path), start=1)
+    quoting: Any = csv.QUOTE_ALL if table.quoted else csv.QUOTE_MINIMAL
+    writer = csv.writer(sys.stdout, delimiter=table.separator, lineterminator="\n", quoting=quoting)
+
+    def write_row(number: int, cells: Sequence[Any], new_cell: str) -> None:
+        if is_json:
+            _, text, fields = next(objects)
+            begin = next(starts) + text.strip()[:-1].rstrip() + (", " if fields else "")
+            new_text = json.dumps(new_cell, ensure_ascii=False)
+            print(f'{begin}"{new_name}": {new_text}}}', end="" if is_array else "\n")
+        elif kind == ".tsv" and not table.quoted:
+            print(next(line for i, line in lines if i == number), new_cell, sep="\t")
+        else:
+            writer.writerow([*cells, new_cell])
+
     with path.open("rb") as file:
         if kind in (".csv", ".tsv") and file.read(2) in (b"\xef\xbb", b"\xff\xfe", b"\xfe\xff"):
             sys.stdout.write("\ufeff")  # the mark by which spreadsheets know UTF-8
-    if header or kind == ".parquet":
-        writer.writerow([*labels, new_name])
+    if header_line or kind == ".parquet":
+        write_row(header_line, labels, new_name)
     while group := list(islice(rows, MOST)):
         with located(f"{path}: "):
-            numbers, texts = zip(*((number, cells[column] or "") for number, cells in group), strict=True)
+            numbers, texts = zip(*((number, cells[source] or "") for number, cells in group), strict=True)
             translations = translator.translate(texts, **search, numbers=numbers)
-        for (_, cells), translation in zip(group, translations, strict=True):
-            if objects is None:
-                writer.writerow([*cells, translation])
-            else:  # the object as it is written, whatever its types and the names in it
-                _, text, fields = next(objects)
-                open_object = text.strip()[:-1].rstrip()
-                comma = ", " if fields else ""
-                print(f'{open_object}{comma}"{new_name}": {json.dumps(translation, ensure_ascii=False)}}}')
-    sys.stdout.flush()
+        for (number, cells), translation in zip(group, translations, strict=True):
+            write_row(number, cells, translation)
+    print(end="\n]\n" if is_array else "", flush=True)
 
 
 def list_best(hypotheses: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:

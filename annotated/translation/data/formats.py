@@ -24,16 +24,25 @@ QUOTED = re.compile('"((?:[^"]|"")*)"')
 BETWEEN = re.compile(r"[\s,]*")  # two items of an array
 
 
-class Table(NamedTuple):
-    """The rows of a table with their lines, from 1, the names of its columns, and what separates those.
+TableRow = tuple[int, Sequence[Any]]  # its line, from 1, and its cells
 
-    Names that are None may stand in the first row; they `usually` do in some formats.
+
+class Table(NamedTuple):
+    """The rows of a table, the names of its columns, and what separates those.
+
+    Names that are None may stand in the first row; in some formats they are expected there.
     """
 
-    rows: Iterator[tuple[int, Sequence[Any]]]
+    rows: Iterator[TableRow]
     names: Sequence[str] | None = None
-    usually: bool = False
+    header_expected: bool = False
     separator: str = ","
+    quoted: bool = False  # all cells of a .tsv file stand in quotes, which were removed
+
+    @property
+    def takes_first_columns(self) -> bool:
+        """Whether the first columns are meant where nothing names any, as in a .tsv file."""
+        return self.names is None and not self.header_expected
 
 
 def table_suffix(path: Name) -> str:
@@ -57,22 +66,23 @@ def read_tsv(path: Name) -> Table:
         return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else cell
 
     rows = ((i, [unquote(cell) for cell in line.split("\t")]) for i, line in chain(head, lines))
-    return Table(((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows), separator="\t")
+    return Table(
+        ((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows), separator="\t", quoted=quoted
+    )
 
 
 def read_csv(path: Name) -> Table:
     """Read a .csv file; a row begins in the line that it is named by, and may have several."""
     lines = iterate_lines(path)
     head = list(islice(lines, HEAD))
-    given = head[0][4:] if head and re.fullmatch("(?i)sep=.", head[0]) else ""
-    separator = given or find_separator(head, str(path))
+    declared = bool(head and re.fullmatch("(?i)sep=.", head[0]))
+    separator = head[0][4:] if declared else find_separator(head, str(path))
 
     def rows() -> Iterator[tuple[int, list[str]]]:
-        begun = bool(given)
-        text = (f"{line}\n" for line in chain(head[begun:], lines))
+        text = (f"{line}\n" for line in chain(head[declared:], lines))
         reader = csv.reader(text, delimiter=separator, strict=True)
         while True:
-            line = begun + reader.line_num + 1
+            line = declared + reader.line_num + 1
             try:
                 yield line, next(reader)
             except StopIteration:
@@ -81,7 +91,7 @@ def read_csv(path: Name) -> Table:
                 advice = "is a quotation mark not closed, or inside of quotes not doubled?"
                 raise ValueError(f"{path}, in the row of line {line:,}: {error}; {advice}") from None
 
-    return Table(rows(), usually=True, separator=separator)
+    return Table(rows(), header_expected=True, separator=separator)
 
 
 def find_separator(lines: Sequence[str], where: str) -> str:
@@ -89,14 +99,14 @@ def find_separator(lines: Sequence[str], where: str) -> str:
 
     Where nothing could separate, there is one column.
     """
-    fits = {}
+    shares = {}  # of the rows that are as wide as the first
     for separator in ",;\t|":
         widths: list[int] = []
         with suppress(csv.Error):  # which `read_csv` tells with its row
             widths.extend(len(row) for row in csv.reader(lines, delimiter=separator) if row)
         if widths and widths[0] > 1:
-            fits[separator] = widths.count(widths[0]) / len(widths)
-    best = [separator for separator, share in fits.items() if share == max(fits.values())]
+            shares[separator] = widths.count(widths[0]) / len(widths)
+    best = [separator for separator, share in shares.items() if share == max(shares.values())]
     if len(best) > 1 or (not best and any(separator in line for line in lines for separator in ",;\t|")):
         which = " and ".join(map(repr, best)) or "none of , ; | and tabs"
         raise ValueError(f"{where}: {which} could separate columns; name one in a first line, as in sep=;")
@@ -117,27 +127,27 @@ def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
     In the fields, numbers stay as they are written.
     """
     lines = enumerate(iterate_lines(path), start=1)
-    begin = next(((i, line) for i, line in lines if line.strip()), None)
-    if begin is None:
+    first = next(((i, line) for i, line in lines if line.strip()), None)
+    if first is None:
         raise ValueError(f"{path}: there are no rows")
-    form = "there must be an object in each line, or one array of objects"
+    advice = "there must be an object in each line, or one array of objects"
 
     def parse(line: int, text: str) -> Any:
         as_written: dict[str, Any] = {"parse_int": str, "parse_float": str, "parse_constant": lambda _: None}
         try:
             return json.loads(text, **as_written, object_pairs_hook=dict_of_unique)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {line:,}: {error}; {form}") from None
+            raise ValueError(f"{path}, line {line:,}: {error}; {advice}") from None
 
-    every: Iterable[tuple[int, str]] = chain([begin], lines)
-    if begin[1].lstrip().startswith("["):
-        whole = "\n" * (begin[0] - 1) + "\n".join(line for _, line in every)
-        every = cut_array(whole, len(parse(1, whole)))
-    for line, text in every:
+    items: Iterable[tuple[int, str]] = chain([first], lines)
+    if first[1].lstrip().startswith("["):
+        whole = "\n" * (first[0] - 1) + "\n".join(line for _, line in items)
+        items = cut_array(whole, len(parse(1, whole)))
+    for line, text in items:
         if not text.strip():
             continue
         if not isinstance(fields := parse(line, text), dict):
-            raise ValueError(f"{path}, line {line:,}: {fields!s:.40} is not an object; {form}")
+            raise ValueError(f"{path}, line {line:,}: {fields!s:.40} is not an object; {advice}")
         yield line, text, fields
 
 
@@ -156,7 +166,7 @@ def flatten(fields: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, dict):
-            flat |= {f"{name}.{inner}": found for inner, found in flatten(value).items()}
+            flat |= {f"{name}.{inner_name}": inner for inner_name, inner in flatten(value).items()}
         else:
             flat[name] = json.dumps(value) if isinstance(value, bool) else value
     return flat
@@ -203,7 +213,7 @@ def read_xlsx(path: Name) -> Table:
                 width = width or len(row)
                 yield line, [*row, *[None] * (width - len(row))] if row else []
 
-    return Table(rows(), usually=True)
+    return Table(rows(), header_expected=True)
 
 
 TABLES: dict[str, Callable[[Name], Table]] = {

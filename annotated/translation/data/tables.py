@@ -5,14 +5,14 @@ The first row holds names where they are usual ones, such as source and target o
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
-from typing import Any, NamedTuple
+from typing import Any
 
-from annotated.translation.data.formats import HEAD, TABLES, Table, read_tsv, table_suffix
+from annotated.translation.data.formats import HEAD, TABLES, Table, TableRow, read_tsv, table_suffix
 from annotated.translation.data.pairs import ParallelText, languages, shortened
 from annotated.translation.data.text_files import Name, collect
 from annotated.translation.messages import print_message
@@ -21,7 +21,7 @@ from annotated.translation.messages import print_message
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}
 KNOWN = ROLES[0] | ROLES[1]
 MANY = 20  # rows of text that show that a first one unlike them may be names
-NAME, CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][A-Za-z]{2,4})?")
+NAME, CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][a-z]{2,4})?")
 
 
 def read_pairs(
@@ -43,137 +43,144 @@ def table_pairs(
     table: Table, columns: Sequence[str | int] | None, name: str, where: str, pair: str | None = None
 ) -> ParallelText:
     """Make parallel text of two columns, or fields such as translation.de, of a table."""
-    labels, (src, tgt), line, rows = select_columns(table, columns, where, pair)
+    labels, (src, tgt), header_line, rows = select_columns(table, columns, where, pair)
     text = collect(((number, cells[src], cells[tgt]) for number, cells in rows), name, where)
-    names = f"column names, in line {line:,}: {labels[src]!r} and {labels[tgt]!r}"
-    return replace(text, dropped={names: 1, **text.dropped} if line else text.dropped)
-
-
-class Selection(NamedTuple):
-    """The names of a table's columns, the places of those that were asked for, and its rows as text.
-
-    The `line` is that of the row of names, 0 if there is none.
-    """
-
-    labels: list[str]
-    places: list[int]
-    line: int
-    rows: Iterator[tuple[int, Sequence[Any]]]
+    if not header_line:
+        return text
+    header = f"column names, in line {header_line:,}: {labels[src]!r} and {labels[tgt]!r}"
+    return replace(text, dropped={header: 1, **text.dropped})
 
 
 def select_columns(
     table: Table, columns: Sequence[str | int] | None, where: str, pair: str | None, count: int = 2
-) -> Selection:
-    """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does."""
-    rows, names, usually, _ = table
-    head = list(islice(rows, HEAD))
+) -> tuple[list[str], list[int], int, Iterator[TableRow]]:
+    """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does.
+
+    Returns the names of all columns, the indices of those found, the line of the names, which is 0 where
+    there is none, and the rows below it, checked.
+    """
+    head = list(islice(table.rows, HEAD))
     filled = [cells for _, cells in head if cells]
     if not filled:
         raise ValueError(f"{where}: there are no rows")
-    labels = [str(cell or "").strip() for cell in filled[0]] if names is None else list(names)
+    labels = list(table.names or [str(cell or "").strip() for cell in filled[0]])
     codes = [code.casefold() for code in languages(pair) if code]
-    spare = names is None and not usually
-    places = find_columns(labels, columns, codes[:count], where, spare, count, names is not None)
-    chosen = [labels[place].casefold() for place in places]
-    numbers = all(str(column).isdecimal() and int(column) <= len(labels) for column in columns or ())
-    line, lines = 0, iter(head)
-    if names is None and (
-        (columns and not numbers)
-        or KNOWN.issuperset(chosen)
-        or all(label in codes or CODE.fullmatch(label) for label in chosen)
-        or (not columns and begins_with_names(filled, usually, where))
+    indices = find_columns(table, labels, columns, codes[:count], where, count)
+    selected = [labels[index] for index in indices]
+    by_number = all(str(column).isdecimal() and int(column) <= len(labels) for column in columns or ())
+    lines = iter(head)
+    header_line = 0
+    if table.names is None and (
+        not by_number
+        or KNOWN.issuperset(map(str.casefold, selected))
+        or all(label.casefold() in codes or CODE.fullmatch(label.casefold()) for label in selected)
+        or (not columns and begins_with_names(filled, table.header_expected, where))
     ):
-        line = next(number for number, cells in lines if cells)
-    first = " and ".join(repr(labels[place]) for place in places)
-    if columns and numbers and names is None and not line:
-        print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
-    if codes and (names is not None or line):
-        if any(is_named(labels[p], codes[~i]) > is_named(labels[p], codes[i]) for i, p in enumerate(places)):
-            raise ValueError(f"{where}: the columns are {first}, but the pair is {pair}")
-        if columns is None and not KNOWN.issuperset(chosen) and not all(map(is_named, chosen, codes)):
-            raise ValueError(f"{where}: are {first} {pair}? Give --columns, in Python columns, source first")
-    if spare and columns is None and places[0] == 0 and len(labels) > 2:
+        header_line = next(number for number, cells in lines if cells)
+    elif columns and by_number and table.names is None:
+        first = " and ".join(map(repr, selected))
+        print_message(
+            f"{where}: columns by number, so the first row is text: {first}; give names to leave it out"
+        )
+    if pair and (table.names is not None or header_line):
+        check_languages(selected, pair, columns is not None, where)
+    if columns is None and indices[0] == 0 and len(labels) > 2 and table.takes_first_columns:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
             raise ValueError(f"{where}: column 1 holds numbers; give --columns, in Python columns, as in 2,3")
+    return labels, indices, header_line, checked_rows(chain(lines, table.rows), labels, indices, where)
 
-    def checked() -> Iterator[tuple[int, Sequence[Any]]]:
-        for number, cells in chain(lines, rows):
-            if cells and len(cells) != len(labels):
-                widths = f"{len(cells)} columns, but the first row has {len(labels)}"
-                advice = "a cell with a separator or a line break must stand in quotes, in a .csv file"
-                raise ValueError(f"{where}, line {number:,}: {widths}; {advice}")
-            cells = cells or [""] * len(labels)
-            for place in places:
-                if not isinstance(cell := cells[place], str | None):
-                    kind = f"{cell!r:.40} ({type(cell).__name__}), not text; save it as text, a cell a row"
-                    raise ValueError(f"{where}, line {number:,}: column {labels[place]} holds {kind}")
-            yield number, cells
 
-    return Selection(labels, places, line, checked())
+def checked_rows(
+    rows: Iterable[TableRow], labels: Sequence[str], indices: Sequence[int], where: str
+) -> Iterator[TableRow]:
+    """Iterate over rows as wide as the first, in which the columns at the indices hold text."""
+    for number, cells in rows:
+        if cells and len(cells) != len(labels):
+            widths = f"{len(cells)} columns, but the first row has {len(labels)}"
+            advice = "a cell with a separator or a line break must stand in quotes, in a .csv file"
+            raise ValueError(f"{where}, line {number:,}: {widths}; {advice}")
+        cells = cells or [""] * len(labels)
+        for index in indices:
+            if not isinstance(cell := cells[index], str | None):
+                kind = f"{cell!r:.40} ({type(cell).__name__}), not text; save it as text, a cell a row"
+                raise ValueError(f"{where}, line {number:,}: column {labels[index]} holds {kind}")
+        yield number, cells
 
 
 def find_columns(
+    table: Table,
     labels: Sequence[str],
     columns: Sequence[str | int] | None,
     codes: Sequence[str],
     where: str,
-    spare: bool,
     count: int,
-    named: bool,
 ) -> list[int]:
-    """Find the places of columns; with `spare` columns, the first where nothing names them.
+    """Find the indices of the columns asked for, or of those named as languages or as source and target.
 
-    Numbers are places, or names where there is no such place or the columns are surely `named`.
-
-    Raises ValueError where they are not found.
+    A number counts columns from 1, or is a name where the table names its columns so. Raises ValueError where
+    they are not found.
     """
 
-    def place(wanted: str | int) -> int | None:
-        number = int(wanted) if str(wanted).isdecimal() else 0
-        if 1 <= number <= len(labels) and not (named and str(wanted) in labels):
+    def find(column: str | int) -> int | None:
+        number = int(column) if str(column).isdecimal() else 0
+        if 1 <= number <= len(labels) and not (table.names is not None and str(column) in labels):
             return number - 1
-        found = [i for i, label in enumerate(labels) if is_named(label, str(wanted))]
-        return found[0] if len(found) == 1 else None
+        matches = [i for i, label in enumerate(labels) if is_named(label, str(column))]
+        return matches[0] if len(matches) == 1 else None
 
-    found = [place(column) for column in columns or codes]
-    places = [each for each in found if each is not None]
-    roles = [[i for i, label in enumerate(labels) if label.casefold() in role] for role in ROLES[:count]]
-    if columns is None and len(places) != count and all(len(role) == 1 for role in roles):
-        return [place for [place] in roles]
-    if columns is None and len(places) != count and (len(labels) == count or (spare and len(labels) > count)):
-        return list(range(count))
+    found = [find(column) for column in columns or codes]
+    indices = [index for index in found if index is not None]
+    if columns is None and len(indices) != count:
+        roles = [[i for i, label in enumerate(labels) if label.casefold() in role] for role in ROLES[:count]]
+        if all(len(role) == 1 for role in roles):
+            return [index for [index] in roles]
+        if len(labels) == count or (table.takes_first_columns and len(labels) > count):
+            return list(range(count))
     if len(labels) < count:
         cut = (
             "a .tsv file is cut at tabs, a .csv file at , ; | or tabs, or as a first line such as sep=^ says"
         )
         raise ValueError(f"{where}: the first row has only one column, {shortened(labels[0])!r}; {cut}")
-    if not len(places) == len(found) == len({*places}) == count:
+    if not len(indices) == len(found) == len({*indices}) == count:
         shown = ", ".join([*map(quote, map(shortened, labels[:20])), *["..."][: len(labels) > 20]])
-        lost = " or ".join(str(c) for c, at in zip(columns or (), found, strict=False) if at is None)
+        lost = " or ".join(str(c) for c, i in zip(columns or (), found, strict=False) if i is None)
         lost = lost and f"there is not one column {lost}; "
-        sides = "the source" if count == 1 else "source and target"
-        advice = f"give --columns, in Python columns, names or numbers, from 1, of {sides}"
-        raise ValueError(f"{where}: {lost}{advice}; there are {shown}")
-    return places
+        sides = "name or number of the source" if count == 1 else "names or numbers of source and target"
+        raise ValueError(
+            f"{where}: {lost}give --columns, in Python columns, the {sides}, from 1; there are {shown}"
+        )
+    return indices
 
 
-def is_named(label: str, wanted: str) -> bool:
+def is_named(label: str, name: str) -> bool:
     """Tell whether a column has a name, such as de: it may also be called DE, translation.de or de_AT."""
-    own, name = label.casefold(), wanted.casefold()
-    return own == name or own.endswith(f".{name}") or (CODE.fullmatch(label) is not None and own[:2] == name)
+    label, name = label.casefold(), name.casefold()
+    return label == name or label.endswith(f".{name}") or bool(CODE.fullmatch(label) and label[:2] == name)
 
 
-def begins_with_names(rows: Sequence[Sequence[Any]], usually: bool, where: str) -> bool:
-    """Decide whether the first row holds names, as it `usually` does. Raises ValueError if that is unsure."""
+def check_languages(labels: Sequence[str], pair: str, asked: bool, where: str) -> None:
+    """Raise ValueError for columns named as the other language, or, if not `asked` for, as neither."""
+    codes = pair.casefold().split("-", 1)
+    columns = " and ".join(map(repr, labels))
+    for label, code, other in zip(labels, codes, codes[::-1], strict=False):
+        if is_named(label, other) and not is_named(label, code):
+            raise ValueError(f"{where}: the columns are {columns}, but the pair is {pair}")
+    known = KNOWN.issuperset(map(str.casefold, labels))
+    if not asked and not known and not all(map(is_named, labels, codes)):
+        raise ValueError(f"{where}: are {columns} {pair}? Give --columns, in Python columns, source first")
+
+
+def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str) -> bool:
+    """Decide whether the first row holds names, as may be `expected`. Raises ValueError if that is unsure."""
 
     def named(cells: Sequence[Any]) -> bool:
         return all(NAME.fullmatch(str(cell or "").strip()) for cell in cells)
 
-    others = any(map(named, rows[1:]))
-    if not named(rows[0]) or (not usually and (others or len(rows) < MANY)):
+    others_named = any(map(named, rows[1:]))
+    if not named(rows[0]) or (not expected and (others_named or len(rows) < MANY)):
         return False
-    if usually and not others:
+    if expected and not others_named:
         return True
     shown = quote(",".join(str(cell).strip() for cell in rows[0]))
     raise ValueError(
@@ -192,15 +199,14 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool | 
     other order than `pair`.
     """
     where = text.where or text.name
-    header = tuple(side.casefold() for side in next(iter(text)))
+    first = tuple(side.casefold() for side in next(iter(text)))
     codes = tuple(code and code.casefold() for code in languages(pair))
-    swapped = all(side in role for side, role in zip(header, ROLES[::-1], strict=True))
-    if swapped:
-        raise ValueError(f"{where}: the sides are named {header[0]} and {header[1]}; give the source first")
-    if header[::-1] == codes != header:
-        raise ValueError(f"{where}: the columns are {header[0]} and {header[1]}, but the pair is {pair}")
-    named = header == codes or KNOWN.issuperset(header)
-    equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and not (named and i == 0)]
+    if all(side in role for side, role in zip(first, ROLES[::-1], strict=True)):
+        raise ValueError(f"{where}: the sides are named {first[0]} and {first[1]}; give the source first")
+    if first[::-1] == codes != first:
+        raise ValueError(f"{where}: the columns are {first[0]} and {first[1]}, but the pair is {pair}")
+    names = [0] if first == codes or KNOWN.issuperset(first) else []
+    equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and i not in names]
     if keep_equal:
         equal = []
     elif keep_equal is None and 2 * len(equal) > len(text):
@@ -208,7 +214,7 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool | 
             f"{where}: {len(equal):,} of {len(text):,} pairs have equal sides; if they should, use "
             "--keep-equal, in Python keep_equal=True, and --no-keep-equal, keep_equal=False, leaves them out"
         )
-    return text.without({"column names": [0] if named else [], "source and target equal": equal})
+    return text.without({"column names": names, "source and target equal": equal})
 
 
 def check_sides(train: ParallelText, val: ParallelText) -> None:
