@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from annotated.metrics import Score, bleu_metric, bootstrap, chrf
-from annotated.perplexity import score_tokens
+from annotated.perplexity import TokenScores, score_tokens
 from annotated.search.config import SearchConfig
-from annotated.translation.data import Corpus, TokenBatches, encode_corpus
+from annotated.translation.data import Corpus, ParallelText, TokenBatches, encode_corpus
 from annotated.translation.files import read_json
 from annotated.translation.languages import bleu_tokenizer, lacks_spaces
 from annotated.translation.messages import warn
@@ -37,11 +37,11 @@ class Results:
 
     def __repr__(self) -> str:
         scores = {"as written": self.bleu, "tokenized, lower-cased beforehand": self.tokenized_bleu}
-        lines = [f"{name}: {found}" for name, found in scores.items() if found is not None]
-        told = f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}, no smoothing"
+        lines = [f"{name}: {score}" for name, score in scores.items() if score is not None]
+        tokens = f"perplexity = {self.perplexity:.2f} per token, accuracy = {self.accuracy:.1%}, no smoothing"
         if self.left_out:
-            told += f" (without {self.left_out} pairs that are longer than the model's positions)"
-        return "\n".join([*lines, str(self.chrf), told])
+            tokens += f" (without {self.left_out} pairs that are longer than the model's positions)"
+        return "\n".join([*lines, str(self.chrf), tokens])
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Results":
@@ -52,7 +52,7 @@ class Results:
 
 def read_scores(folder: Path) -> dict[str, Results]:
     """Read the scores of a released model, by split. Raises as `read_json` does."""
-    return {split: Results.from_json(found) for split, found in read_json(folder / "scores.json").items()}
+    return {split: Results.from_json(values) for split, values in read_json(folder / "scores.json").items()}
 
 
 def score_split(
@@ -76,28 +76,42 @@ def score_split(
     if tokenize == "13a" and not tokenized and lacks_spaces(text.tgt[:1000]):
         advice = "name its pair of languages, or --bleu-tokenize, in Python tokenize, such as zh or char"
         warn(f"BLEU counts words between spaces, which this text lacks; {advice}")
-    measure = bleu_metric(tokenize)
+    bleu = bleu_metric(tokenize)
     options = {name: value for name, value in asdict(search).items() if name != "n_best"}
     translations = translator.translate(text.src, **options, numbers=text.lines, progress=progress)
     references = [normalize(line) for line in text.tgt]
-    if not measure(references, references).value:
+    if not bleu(references, references).value:
         warn("BLEU counts runs of four words, and no reference has four; go by chrF")
     language = corpus.tgt_language or ""
-    older = (translations, references) if tokenized else None
+    tokenized_text = (translations, references) if tokenized else None
     if not tokenized and corpus.name != "own" and moses_supports(language):
-        older = moses_tokenized(translations, language), moses_tokenized(references, language)
-    src_tokenizer, tgt_tokenizer = translator.src_tokenizer, translator.tgt_tokenizer
-    room = translator.model.max_positions  # longer pairs have no perplexity
-    limit = None if room is None else room - 1  # the end symbol has a position, too
-    pairs = encode_corpus(text, src_tokenizer, tgt_tokenizer, limit)
+        tokenized_text = moses_tokenized(translations, language), moses_tokenized(references, language)
+    tokens, left_out = score_references(translator, text)
+    results = Results(
+        corpus=corpus.name,
+        pair=corpus.pair,
+        split=split,
+        sentences=len(text),
+        bleu=None if tokenized else bootstrap(translations, references, metric=bleu),
+        tokenized_bleu=bootstrap(*tokenized_text, tokenize="none") if tokenized_text else None,
+        chrf=chrf(translations, references),
+        perplexity=tokens.perplexity,
+        accuracy=tokens.accuracy,
+        left_out=left_out,
+        **options,
+    )
+    return results, translations
+
+
+def score_references(translator: Translator, text: ParallelText) -> tuple[TokenScores, int]:
+    """Score the references' tokens; also count the pairs longer than the positions, which are left out."""
+    positions = translator.model.max_positions
+    limit = None if positions is None else positions - 1  # the end symbol has a position, too
+    pairs = encode_corpus(text, translator.src_tokenizer, translator.tgt_tokenizer, limit)
     longest = int(max(pairs.src.lengths.max(), pairs.tgt.lengths.max()))
     batches = TokenBatches(pairs, max(4096, longest), shuffle=False)
-    tokens = score_tokens(translator.model, batches.epoch(0), tgt_tokenizer.unk)
-    cased = None if tokenized else bootstrap(translations, references, metric=measure)
-    lower_cased = bootstrap(*older, tokenize="none") if older else None
-    scores = cased, lower_cased, chrf(translations, references), tokens.perplexity, tokens.accuracy
-    told = corpus.name, corpus.pair, split, len(text), search.beam, search.alpha, search.penalty
-    return Results(*told, *scores, len(text) - len(pairs), search.no_repeat_ngram), translations
+    tokens = score_tokens(translator.model, batches.epoch(0), translator.tgt_tokenizer.unk)
+    return tokens, len(text) - len(pairs)
 
 
 def moses_supports(language: str | None) -> bool:

@@ -76,8 +76,8 @@ def cached_folder(cache: str | Path, kind: str, key: str, fill: Callable[[Path],
 
 def remove_folder(path: Path) -> None:
     """Delete a folder, so that a process killed midway leaves nothing under its name."""
-    with partial_path(path) as gone:
-        path.rename(gone)
+    with partial_path(path) as partial:
+        path.rename(partial)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -123,12 +123,12 @@ def check_output(path: Path | None, others: Iterable[Path | None]) -> None:
     """Raise OSError or ValueError now for a file that cannot be written, or is one of `others`."""
     if path is None:
         return
-    new = not path.exists()
+    existed = path.exists()
     path.open("a").close()
-    if new:
+    if not existed:
         path.unlink()
     for other in filter(None, others):
-        if path.resolve() == other.resolve() or (not new and other.exists() and path.samefile(other)):
+        if path.resolve() == other.resolve() or (existed and other.exists() and path.samefile(other)):
             raise ValueError(f"{path} would be replaced, another file of this command")
 
 

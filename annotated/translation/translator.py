@@ -193,8 +193,8 @@ class Translator:
             src = self.batch([sources[i] for i in batch])
             mask = padding_mask(src, self.src_tokenizer.pad)
             max_len = [self.limits.longest(len(sources[i])) + 1 for i in batch]  # the start symbol counted
-            constraints = {"prefixes": [prefix_tokens] * len(batch), "forbidden": self.forbidden}
-            return beam_search(self.model, src, mask, max_len, **asdict(settings), **constraints)
+            options = {**asdict(settings), "prefixes": [prefix_tokens] * len(batch)}
+            return beam_search(self.model, src, mask, max_len, forbidden=self.forbidden, **options)
 
         results: Results = {}
         batches = batch_by_length(sources, max(1, max_tokens // settings.beam))

@@ -259,7 +259,7 @@ def test_no_column_is_replaced_by_the_translation(name, content, run, tmp_path, 
     assert ends(asked) == 0
     lines, kept = capfd.readouterr().out.splitlines(), content.splitlines()[-1].strip("[]}")
     assert any(line.startswith(kept) for line in lines)
-    assert "translation_2" in lines[0]
+    assert "translation_2" in "".join(lines[:2])  # the names, or the first object, alone or in an array
 
 
 def test_the_columns_of_the_training_are_those_of_other_tables(cats, tmp_path, capfd):

@@ -61,13 +61,13 @@ def check(said, expected):
 
 
 CLAIMS = {  # settings, and what is said of them
-    "layers": ({"N": 10**6}, "ValueError: {} holds 2,518 numbers, but the settings ask for "),
-    "vocabularies": ({"src_vocab": 10**7, "tgt_vocab": 10**7}, "but the settings ask for 90,"),
-    "width": ({"d_model": 2**31 - 2}, "but the settings ask for "),
+    "layers": ({"N": 10**6}, "ValueError: {} holds 2,518 numbers, but the settings ask for about "),
+    "vocabularies": ({"src_vocab": 10**7, "tgt_vocab": 10**7}, "but the settings ask for about 160,"),
+    "width": ({"d_model": 2**31 - 2}, "but the settings ask for about "),
     "width beyond counting": ({"d_model": 10**30}, "d_model must be a whole number"),
-    "inner width": ({"d_ff": 2 * 10**9}, "but the settings ask for "),
+    "inner width": ({"d_ff": 2 * 10**9}, "but the settings ask for about "),
     "sinusoids": ({"max_len": 5 * 10**6}, "loaded"),  # more are made when a sentence needs them
-    "learned positions": ({"max_len": 10**8, "positions": "learned"}, "but the settings ask for 1,"),
+    "learned positions": ({"max_len": 10**8, "positions": "learned"}, "but the settings ask for about 1,"),
 }
 
 

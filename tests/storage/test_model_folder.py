@@ -118,16 +118,6 @@ def test_wrong_tensors_are_named(changes, says, folder):
         load_model(folder)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"norm_first": True}, {"positions": "learned", "max_len": 9}], ids=str
-)
-@pytest.mark.parametrize("tied", ["all", "target", "none"])
-def test_the_numbers_of_a_model_are_counted_before_it_is_built(tied, settings):
-    model = make("ab", "ab" if tied == "all" else "abc", N=3, d_ff=5, tied_embeddings=tied, **settings)
-    counted = model_folder.count_weights(model.config)
-    assert counted == sum(parameter.numel() for parameter in model.parameters())
-
-
 def test_weights_are_loaded_all_or_none():
     model = make()
     before = {name: p.clone() for name, p in model.named_parameters()}

@@ -11,7 +11,6 @@ from annotated.translation.tokenizers import (
     SentencePieceTokenizer,
     WordTokenizer,
     load_tokenizer,
-    save_tokenizer,
 )
 
 WORDS = ["Zug", "Straße", "cafe\u0301", "नमस्ते", "한국어", "👩\u200d🚀 ok", "a b"]
@@ -68,7 +67,7 @@ def test_a_line_break_is_never_generated():
 )
 def test_a_copy_cuts_text_as_the_original_does(form, tokenizer, tmp_path):
     if form == "saved":
-        save_tokenizer(tokenizer, tmp_path, "t")
+        tokenizer.save(tmp_path, "t")
         copy = load_tokenizer(tmp_path, "t")
     else:  # as it reaches other processes
         copy = pickle.loads(pickle.dumps(tokenizer))

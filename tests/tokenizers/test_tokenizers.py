@@ -12,7 +12,6 @@ from annotated.translation.tokenizers import (
     SentencePieceTokenizer,
     WordTokenizer,
     load_tokenizer,
-    save_tokenizer,
 )
 
 SENTENCES = [
@@ -139,7 +138,7 @@ def test_words_refuse_unknown_languages():
     ],
 )
 def test_a_damaged_file_is_one_clear_line(tokenizer, tmp_path, file, damage):
-    save_tokenizer(tokenizer, tmp_path, "t")
+    tokenizer.save(tmp_path, "t")
     path = tmp_path / file
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=r"^[^\n]+$"):

@@ -26,11 +26,12 @@ class AlignedCaption(NamedTuple):
 
 def aligned_captions() -> list[AlignedCaption]:
     """Read the 24 captions of the file."""
-    lines, found = read_lines(FILE), []
+    lines = read_lines(FILE)
+    captions = []
     for english, linked in zip(map(str.split, lines[::2]), lines[1::2], strict=True):
-        german, links = map(list, zip(*(word.rsplit(":", 1) for word in linked.split()), strict=True))
-        named = [(name, t) for t, names in enumerate(links) for name in names.split(",") if name]
-        sure = {(int(name) - 1, t) for name, t in named if "?" not in name}
-        possible = {(int(name[:-1]) - 1, t) for name, t in named if "?" in name}
-        found.append(AlignedCaption(surface(english), surface(german), english, german, sure, possible))
-    return found
+        german, numbers = map(list, zip(*(word.rsplit(":", 1) for word in linked.split()), strict=True))
+        links = [(number, t) for t, listed in enumerate(numbers) for number in listed.split(",") if number]
+        sure = {(int(number) - 1, t) for number, t in links if "?" not in number}
+        possible = {(int(number[:-1]) - 1, t) for number, t in links if "?" in number}
+        captions.append(AlignedCaption(surface(english), surface(german), english, german, sure, possible))
+    return captions

@@ -60,27 +60,27 @@ def load_corpus(
     pair = pair or "en-de"
     if name == "multi30k":
         return multi30k(pair, bool(tokenized))
-    if name in ("sigmorphon2020", "grammar"):
-        return sigmorphon2020(pair) if name == "sigmorphon2020" else grammar(pair)
+    if name == "sigmorphon2020":
+        return sigmorphon2020(pair)
+    if name == "grammar":
+        return grammar(pair)
     if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014
-        others = [language for language in languages(pair) if language != "en"]
-        if len(others) != 1:
+        foreign = [language for language in languages(pair) if language != "en"]
+        if len(foreign) != 1:
             raise ValueError(f"wmt14 has English on one side, not {pair}")
-        name = f"{HUB}wmt/wmt14:{others[0]}-en"
+        name = f"{HUB}wmt/wmt14:{foreign[0]}-en"
     return from_datasets(name, pair, columns, cache)
 
 
-def from_datasets(
-    name: str, pair: str, columns: Sequence[str] | None = None, cache: str | Path | None = None
-) -> Corpus:
+def from_datasets(name: str, pair: str, columns: Sequence[str] | None, cache: str | Path | None) -> Corpus:
     """Load hf:NAME or hf:NAME:CONFIG by `datasets`, which keeps downloads in its own cache (`$HF_HOME`).
 
     Its split validation becomes val, and without one `hold_out` makes it.
     """
     datasets = require("datasets", extra="data")
-    dataset, _, config = name.removeprefix(HUB).partition(":")
+    path, _, config = name.removeprefix(HUB).partition(":")
     try:
-        tables = datasets.load_dataset(dataset, config or None)
+        tables = datasets.load_dataset(path, config or None)
     except (ValueError, OSError, datasets.exceptions.DatasetGenerationError) as error:
         raise ValueError(f"{name} cannot be loaded: {error}") from None
     if "train" not in tables:
@@ -88,10 +88,12 @@ def from_datasets(
 
     def read() -> Corpus:
         sides = columns or pair.split("-")
-        splits = {
-            {"validation": "val"}.get(split, split): table_pairs(hub_table(table), sides, split, name)
-            for split, table in tables.items()
-        }
+        splits = {}
+        for split, dataset in tables.items():
+            flat = dataset.flatten()  # a field of a field is a column of its own
+            rows = zip(*(flat[column] for column in flat.column_names), strict=True)
+            table = Table(enumerate(rows, start=1), flat.column_names)
+            splits["val" if split == "validation" else split] = table_pairs(table, sides, split, name)
         if "val" not in splits:
             splits |= hold_out(splits["train"], "val")
         origin = {"columns": ",".join(columns)} if columns else {}
@@ -99,15 +101,8 @@ def from_datasets(
 
     if cache is None:
         return read()
-    prints = [table._fingerprint for table in tables.values()]
-    return cached_corpus(cache, lambda: [name, pair, columns, *prints], read)
-
-
-def hub_table(table: Any) -> Table:
-    """Take the rows of a `datasets.Dataset`; a field of a field is a column of its own."""
-    flat = table.flatten()
-    columns = [flat[name] for name in flat.column_names]
-    return Table(enumerate(zip(*columns, strict=True), start=1), flat.column_names)
+    fingerprints = [dataset._fingerprint for dataset in tables.values()]
+    return cached_corpus(cache, lambda: [name, pair, columns, *fingerprints], read)
 
 
 # ---- public repositories, of which each file's checksum is known
@@ -164,14 +159,15 @@ def find_file(name: str, url: str) -> Path:
         known = ", ".join(path for path in checksums if path.startswith(folder) and "train" in path)
         raise ValueError(f"there is no file {name}: take another pair; there are {known}")
     cache = Path(platformdirs.user_cache_dir("annotated")) / name
-    places = [Path(os.environ["ANNOTATED_DATA"]) / name] if os.environ.get("ANNOTATED_DATA") else []
-    path = next((place for place in [*places, cache] if place.exists()), None)
+    data = os.environ.get("ANNOTATED_DATA")
+    candidates = [Path(data) / name, cache] if data else [cache]
+    path = next((candidate for candidate in candidates if candidate.exists()), None)
     if path is None:
         cache.parent.mkdir(parents=True, exist_ok=True)
         try:
             torch.hub.download_url_to_file(url, str(cache), checksums[name], progress=sys.stderr.isatty())
         except (OSError, RuntimeError) as error:
-            paths = " or ".join(map(str, [*places, cache]))
+            paths = " or ".join(map(str, candidates))
             raise FileNotFoundError(f"{url} cannot be downloaded ({error}); save it as {paths}") from None
         return cache
     if sha256(path) != checksums[name]:
@@ -210,10 +206,10 @@ def own_corpus(
             raise ValueError(f"{text.name} has its own splits and the pair {text.pair}; give it alone")
         return text
 
-    paths = [list_paths(given) for given in ([text] if validation is None else [text, validation])]
-    flags = ("src", "tgt"), ("val_src", "val_tgt")
-    named = chain(*(zip(each, found or (), strict=False) for each, found in zip(flags, paths, strict=False)))
-    origin = {flag: str(Path(path).absolute()) for flag, path in named}
+    paths = [list_paths(text)] if validation is None else [list_paths(text), list_paths(validation)]
+    origin: dict[str, str] = {}
+    for flags, files in zip((("src", "tgt"), ("val_src", "val_tgt")), paths, strict=False):
+        origin |= {flag: str(Path(file).absolute()) for flag, file in zip(flags, files or (), strict=False)}
     if columns:
         origin["columns"] = ",".join(map(str, columns))
 
@@ -230,11 +226,11 @@ def own_corpus(
 
     if cache is None or None in paths:
         return read()
-    files = [Path(path) for each in paths for path in each or ()]
 
-    def key() -> list[Any]:  # with checksums, which need all of the text, a warm start would not be one
-        changes = [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-        return [pair, keep_equal, columns, [each and len(each) for each in paths], *changes]
+    def key() -> list[Any]:  # without checksums, for which all of the text would be read at each start
+        files = [Path(path).resolve() for path in chain.from_iterable(filter(None, paths))]
+        changes = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+        return [pair, keep_equal, columns, [files and len(files) for files in paths], *changes]
 
     return cached_corpus(cache, key, read)
 
@@ -272,7 +268,7 @@ def own_text(
 
 def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
     """Return the number of an item, its source and its target. Raises ValueError if it is not such a pair."""
-    if isinstance(item, Iterable) and not isinstance(item, str | Mapping | Set):  # no order of ours in those
+    if isinstance(item, Iterable) and not isinstance(item, str | Mapping | Set):  # those have no order
         sides = [side if isinstance(side, str) or str(side) not in MISSING else "" for side in item]
         if len(sides) == 2 and all(isinstance(side, str) for side in sides):
             return number, str(sides[0]), str(sides[1])

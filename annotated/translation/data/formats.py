@@ -153,10 +153,11 @@ def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
 
 def cut_array(text: str, length: int) -> Iterator[tuple[int, str]]:
     """Cut an array of JSON, known to be right, into its items: the line where each begins, and its text."""
-    decoder, end, line, counted = json.JSONDecoder(), text.index("[") + 1, 1, 0
+    decoder = json.JSONDecoder()
+    line, begin, end = 1, 0, text.index("[") + 1
     for _ in range(length):
-        begin = BETWEEN.match(text, end).end()  # type: ignore[union-attr]
-        line, counted = line + text.count("\n", counted, begin), begin
+        last, begin = begin, BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        line += text.count("\n", last, begin)
         _, end = decoder.raw_decode(text, begin)
         yield line, text[begin:end].replace("\n", " ")
 

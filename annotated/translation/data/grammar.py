@@ -98,7 +98,8 @@ def grammar(pair: str) -> Corpus:
     """
     if pair not in ("de-en", "en-de"):
         raise ValueError(f"the grammar corpus has the pairs 'de-en' and 'en-de', not {pair!r}")
-    rows, splits = read_rows(), {}
+    rows = read_rows()
+    splits = {}
     for name in ("train", "val", "test"):
         lines = [line for line, row in enumerate(rows, start=1) if row[0] == name]
         # Sentences are read off the bracketed trees: to make the trees takes much longer.
@@ -128,8 +129,8 @@ def word_by_word(pair: GrammarPair) -> str:
     German word aligned to nothing is left out, and an English word aligned to two German words comes twice.
     Punctuation stays where German has it.
     """
-    found = []
-    for place, word in enumerate(pair.german_words):
-        others = sorted(right for left, right in pair.alignment if left == place)
-        found += [pair.english_words[other] for other in others] if word.isalnum() or others else [word]
-    return surface(found)
+    translation = []
+    for i, word in enumerate(pair.german_words):
+        aligned = sorted(right for left, right in pair.alignment if left == i)
+        translation += [pair.english_words[j] for j in aligned] if word.isalnum() or aligned else [word]
+    return surface(translation)

@@ -50,8 +50,8 @@ class PackedRows(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            places = zip(self.starts[index].tolist(), self.lengths[index].tolist(), strict=True)
-            rows = [decode_row(self.data[start : start + length]) for start, length in places]
+            spans = zip(self.starts[index].tolist(), self.lengths[index].tolist(), strict=True)
+            rows = [decode_row(self.data[start : start + length]) for start, length in spans]
             release(self.data)
             return rows
         return decode_row(self.data[self.starts[index] :][: self.lengths[index]])
@@ -108,6 +108,6 @@ def save_rows(folder: Path, name: str, src: Iterable[Any], tgt: Iterable[Any], l
 def load_rows(folder: Path, name: str, dtype: str) -> tuple[PackedRows, PackedRows, Sequence[int]]:
     """Memory-map what `save_rows` wrote: the sides, and the line numbers."""
     src, tgt, lines = np.load(folder / f"{name}.npy")
-    with (folder / f"{name}.src").open("rb") as one, (folder / f"{name}.tgt").open("rb") as other:
-        sides = PackedRows(map_file(one, dtype), src), PackedRows(map_file(other, dtype), tgt)
+    with (folder / f"{name}.src").open("rb") as src_file, (folder / f"{name}.tgt").open("rb") as tgt_file:
+        sides = PackedRows(map_file(src_file, dtype), src), PackedRows(map_file(tgt_file, dtype), tgt)
     return *sides, array("q", lines.tobytes())

@@ -55,8 +55,8 @@ class Pairs:
 
     def take(self, indices: Iterable[int], name: str | None = None) -> Self:
         """Return the pairs at `indices`, in that order, with their line numbers and nothing dropped."""
-        rows, sides = np.fromiter(indices, np.int64), (self.src, self.tgt)
-        src, tgt = (side.take(rows) for side in sides)  # type: ignore[attr-defined]
+        rows = np.fromiter(indices, np.int64)
+        src, tgt = (side.take(rows) for side in (self.src, self.tgt))  # type: ignore[attr-defined]
         lines = array("q", np.asarray(self.lines)[rows].tobytes())
         return type(self)(src, tgt, lines, name or self.name, where=self.where)
 
@@ -74,7 +74,8 @@ class ParallelText(Pairs):
 
         Raises ValueError if no pair is left.
         """
-        kept, counts = np.ones(len(self), bool), dict(self.dropped)
+        kept = np.ones(len(self), bool)
+        counts = dict(self.dropped)
         for reason, indices in faults.items():
             if len(indices):
                 kept[indices] = False
@@ -82,8 +83,8 @@ class ParallelText(Pairs):
                 pair = f"{shortened(self.src[first])!r} | {shortened(self.tgt[first])!r}"
                 counts[f"{reason}, first in line {self.lines[first]:,}: {pair}"] = len(indices)
         if not kept.any():
-            why = "; ".join(f"{count:,} {reason}" for reason, count in counts.items())
-            raise ValueError(f"{self.where or self.name}: no pair is left: {why}")
+            reasons = "; ".join(f"{count:,} {reason}" for reason, count in counts.items())
+            raise ValueError(f"{self.where or self.name}: no pair is left: {reasons}")
         return replace(self.take(np.flatnonzero(kept)), dropped=counts)
 
     @cached_property
@@ -103,9 +104,9 @@ def digest_pairs(pairs: Iterable[tuple[str, ...]]) -> str:
     return digest.hexdigest()
 
 
-def shortened(sentence: str, length: int = 40) -> str:
-    """Return a sentence, or its beginning and three dots, in at most `length` characters."""
-    return sentence if len(sentence) <= length else sentence[: length - 3] + "..."
+def shortened(sentence: str) -> str:
+    """Return a sentence, or its beginning and three dots, in at most 40 characters."""
+    return sentence if len(sentence) <= 40 else sentence[:37] + "..."
 
 
 @dataclass(frozen=True)
@@ -158,16 +159,17 @@ class Corpus:
         splits = {}
         for split, text in self.splits.items():
             save_rows(folder, split, text.src, text.tgt, text.lines)
-            known = {name: getattr(text, name) for name in ("name", "dropped", "where")}
-            splits[split] = [text.fingerprint, known]
+            attributes = {name: getattr(text, name) for name in ("name", "dropped", "where")}
+            splits[split] = [text.fingerprint, attributes]
         write_json(folder / "corpus.json", {"splits": splits, "corpus": [self.fingerprint, about]})
 
     @classmethod
     def load(cls, folder: Path) -> "Corpus":
         """Read what `save` wrote; the text stays on the disk until it is needed."""
-        saved, splits = read_json(folder / "corpus.json"), {}
-        for split, (fingerprint, known) in saved["splits"].items():
-            splits[split] = ParallelText(*load_rows(folder, split, TEXT_TYPE), **known)
+        saved = read_json(folder / "corpus.json")
+        splits = {}
+        for split, (fingerprint, attributes) in saved["splits"].items():
+            splits[split] = ParallelText(*load_rows(folder, split, TEXT_TYPE), **attributes)
             vars(splits[split])["fingerprint"] = fingerprint  # known without reading the text
         fingerprint, about = saved["corpus"]
         corpus = cls(**about, splits=splits)

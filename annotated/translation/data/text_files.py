@@ -60,20 +60,23 @@ def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> I
 
 def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
     """Normalize pairs, and drop and count those with an empty side; the text stays on the disk."""
-    lines, sizes, unbroken = array("q"), (array("q"), array("q")), 0
+    lines = array("q")
+    sizes = array("q"), array("q")
+    with_no_break_space = 0
     with TemporaryFile() as src, TemporaryFile() as tgt:
         for line, *pair in progress(f"reading {name}", "pairs", items=pairs):
             lines.append(line)
-            unbroken += any(space in (pair[1] or "") for space in "\u00a0\u202f")
+            with_no_break_space += any(space in (pair[1] or "") for space in "\u00a0\u202f")
             for sentence, file, lengths in zip(pair, (src, tgt), sizes, strict=True):
                 lengths.append(file.write(normalize(sentence or "").encode(errors="surrogatepass")))
         if not lines:
             why = "it has names alone, or is an iterator, which gives its pairs only once"
             raise ValueError(f"{where}: no sentence pairs; {why}")
         rows = PackedRows(map_file(src, TEXT_TYPE), sizes[0]), PackedRows(map_file(tgt, TEXT_TYPE), sizes[1])
-    if unbroken:
-        what = "targets have no-break spaces, which a model reads and writes as plain ones"
-        print_message(f"{name}: {unbroken:,} of {len(lines):,} {what}; placeholders keep them (see Recipes)")
+    if with_no_break_space:
+        targets = f"{with_no_break_space:,} of {len(lines):,} targets have no-break spaces"
+        advice = "which a model reads and writes as plain ones; placeholders keep them (see Recipes)"
+        print_message(f"{name}: {targets}, {advice}")
     empty = np.flatnonzero(np.minimum(*sizes) == 0).tolist()
     return ParallelText(rows[0], rows[1], lines, name, where=where).without({"an empty side": empty})
 

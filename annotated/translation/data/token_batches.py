@@ -98,12 +98,11 @@ class TokenBatches:
     Raises ValueError if there are no pairs, or naming the line of a pair longer than `max_tokens`.
     """
 
-    def __init__(
-        self, pairs: EncodedPairs, max_tokens: int, pad: int = PAD, seed: int = 0, shuffle: bool = True
-    ) -> None:
+    def __init__(self, pairs: EncodedPairs, max_tokens: int, seed: int = 0, shuffle: bool = True) -> None:
         if not len(pairs):
             raise ValueError(f"{pairs.name}: no pairs to make batches of")
-        self.pairs, self.max_tokens, self.pad, self.seed, self.shuffle = pairs, max_tokens, pad, seed, shuffle
+        self.pairs, self.max_tokens = pairs, max_tokens
+        self.seed, self.shuffle = seed, shuffle
         widths = np.maximum(pairs.src.lengths, pairs.tgt.lengths - 1)  # the last target token is not read
         self._widths = torch.from_numpy(widths)
         longest = int(widths.argmax())
@@ -139,12 +138,13 @@ class TokenBatches:
         """Make a batch of the pairs at `indices`."""
         indices = np.asarray(indices).tolist()
         src, tgt = ([rows[i] for i in indices] for rows in (self.pairs.src, self.pairs.tgt))
-        return Batch(pad_rows(src, self.pad), pad_rows(tgt, self.pad), self.pad)
+        return Batch(pad_rows(src, PAD), pad_rows(tgt, PAD), PAD)
 
 
 def batch_ends(lengths: Sequence[int], max_tokens: int) -> list[int]:
     """Return where batches end in rows of falling `lengths`: rows times longest is within `max_tokens`."""
-    ends, end = [], 0
+    ends = []
+    end = 0
     while end < len(lengths):
         end = min(end + max(1, max_tokens // lengths[end]), len(lengths))
         ends.append(end)

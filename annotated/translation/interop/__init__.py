@@ -3,7 +3,7 @@
 | from, to                             | in                                        | out              |
 | ------------------------------------ | ----------------------------------------- | ---------------- |
 | `torch.nn.Transformer`               | `from_torch`                              | `to_torch`       |
-| the Annotated Transformer, 2018/2022 | `load_classic`                          |                  |
+| the Annotated Transformer, 2018/2022 | `load_classic`                            |                  |
 | Marian at Hugging Face               | `load_marian`                             | `to_marian`      |
 | CTranslate2                          | (`Translator(..., engine="ctranslate2")`) | `to_ctranslate2` |
 

@@ -46,7 +46,8 @@ def load_classic(
     """
     name = source if isinstance(source, str | Path) else "state_dict"
     state = load_tensors(Path(source)) if isinstance(source, str | Path) else dict(source)
-    config, tensors = infer_config(state, h, dropout), {}
+    config = infer_config(state, h, dropout)
+    tensors = {}
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
         check_sinusoids(state.pop(table).squeeze(0), config.d_model, f"{name}: tensor {table}", 1e-2)
     for theirs, tensor in state.items():

@@ -19,7 +19,7 @@ from annotated.transformer.positions import sinusoids
 from annotated.translation.files import creating_folder
 from annotated.translation.interop.common import POSITIONS, check_exportable, vocabulary, write_readme
 from annotated.translation.messages import warn
-from annotated.translation.tokenizers import END, SPECIALS, Tokenizer, save_tokenizer
+from annotated.translation.tokenizers import END, SPECIALS, Tokenizer
 
 # What the shipped models lost, as benchmarks/quantization.py recorded it.
 INT8 = "int8 wants an x86 processor with VNNI: it cost the shipped models up to 1.1 BLEU without, 0.1 with it"
@@ -50,14 +50,15 @@ def to_ctranslate2(
     spec.optimize(quantization)
     with creating_folder(Path(folder)) as new:
         spec.save(str(new))
-        save_tokenizer(src_tokenizer, new, "src_tokenizer")
-        save_tokenizer(tgt_tokenizer, new, "tgt_tokenizer")
+        src_tokenizer.save(new, "src_tokenizer")
+        tgt_tokenizer.save(new, "tgt_tokenizer")
         write_readme(new)
 
 
 def specification(model: EncoderDecoder) -> Any:
     """Return CTranslate2's specification of a model with its weights, without vocabularies."""
-    specs, c = require("ctranslate2", extra="interop").specs, model.config
+    specs = require("ctranslate2", extra="interop").specs
+    c = model.config
     # Copies, because CTranslate2 quantises arrays in place.
     weights = {name: t.detach().to("cpu", torch.float32, copy=True) for name, t in model.state_dict().items()}
 

@@ -83,7 +83,8 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     Tokens have our numbers, in the order of `tokenizer.vocabulary`. Files are read by transformers. Raises
     ValueError for a setting that our model lacks, or a tensor that is missing, surplus or of another shape.
     """
-    transformers, name = require("transformers", extra="interop"), str(name_or_folder)
+    transformers = require("transformers", extra="interop")
+    name = str(name_or_folder)
     if not Path(name).is_dir() and (name.startswith((".", "~", "/")) or name.count("/") > 1):
         raise FileNotFoundError(f"there is no folder {name}")  # nor can it be a name at Hugging Face
     options = {"dtype": torch.float32, "output_loading_info": True}
@@ -91,34 +92,45 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     if wrong := sorted(str(key) for keys in report.values() for key in keys):
         raise ValueError(f"{name} has not the weights of its settings: {', '.join(wrong)}")
     try:
-        hf, settings = transformers.MarianTokenizer.from_pretrained(name), theirs.config.to_dict()
+        hf = transformers.MarianTokenizer.from_pretrained(name)
     except (TypeError, ValueError, OSError) as error:  # as transformers finds that a file is missing
         files = "source.spm, target.spm and vocab.json"
         raise ValueError(f"{name} must hold {files}, as Marian's models do: {error}") from None
-    ours = convert_settings(settings, name)
+    settings = theirs.config.to_dict()
     target = hf.target_encoder if hf.separate_vocabs else hf.encoder
-    sides = [number_tokens(numbers, target, settings) for numbers in (hf.encoder, target)]
-    (src_numbers, src), (tgt_numbers, tgt) = sides
+    src_numbers, src = number_tokens(hf.encoder, target, settings)
+    tgt_numbers, tgt = number_tokens(target, target, settings)
     sizes = {"src_vocab": len(src), "tgt_vocab": len(tgt)}
-    config = settings_from_json(TransformerConfig, sizes | ours, name)
+    config = settings_from_json(TransformerConfig, sizes | convert_settings(settings, name), name)
+    model = build_model(config)
+    weights = convert_weights(theirs.state_dict(), model, src_numbers, tgt_numbers, name)
+    load_weights(model, weights, name)
+    src_spm, tgt_spm = (spm.serialized_model_proto() for spm in (hf.spm_source, hf.spm_target))
+    return model.eval(), MarianTokenizer(src_spm, src), MarianTokenizer(tgt_spm, tgt)
 
-    tensors = theirs.state_dict()
+
+def convert_weights(
+    tensors: Mapping[str, Tensor], model: EncoderDecoder, src: Numbers, tgt: Numbers, source: str
+) -> dict[str, Tensor]:
+    """Return Marian's weights under our names, in our order of tokens and dimensions.
+
+    Raises ValueError for tied matrices that differ, or positions that are no sinusoids.
+    """
+    config = model.config
     tied = {"all": (SRC, TGT, OUTPUT), "target": (TGT, OUTPUT)}.get(config.tied_embeddings, ())
     for row in tied:  # transformers only warns that a file has several
         if not torch.equal(tensors[MATRICES[row]], tensors[MATRICES[OUTPUT]]):
-            raise ValueError(f"{name}: {MATRICES[row]} must be the output's matrix, by the settings")
+            raise ValueError(f"{source}: {MATRICES[row]} must be the output's matrix, by the settings")
     order = sines_first(config.d_model)
     for stack in ("encoder", "decoder"):
-        check_sinusoids(tensors[f"model.{stack}.embed_positions.weight"], config.d_model, name, 1e-3, order)
-    model = build_model(config)
+        table = tensors[f"model.{stack}.embed_positions.weight"]
+        check_sinusoids(table, config.d_model, source, atol=1e-3, order=order)
     weights = {ours: tensors[marian_name(ours)] for ours in named_state(model)}
     weights[BIAS] = weights[BIAS].flatten()
     for row in weights.keys() & MATRICES.keys():
-        numbers = src_numbers if row == SRC else tgt_numbers
+        numbers = src if row == SRC else tgt
         weights[row] = select_rows(weights[row], numbers, UNREACHABLE if row == BIAS else 0.0)
-    load_weights(model, permute(weights, order.argsort()), name)
-    src_spm, tgt_spm = (spm.serialized_model_proto() for spm in (hf.spm_source, hf.spm_target))
-    return model.eval(), MarianTokenizer(src_spm, src), MarianTokenizer(tgt_spm, tgt)
+    return permute(weights, order.argsort())
 
 
 def convert_settings(settings: Mapping[str, Any], source: str) -> dict[str, Any]:

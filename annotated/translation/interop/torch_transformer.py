@@ -45,10 +45,10 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     """
     check_parts(model.config)
     check_can_be_saved(model)
-    weights, transformer = named_state(model), build_stacks(model.config).to(next(model.parameters()))
+    weights = named_state(model)
     names = torch_names(model.config)
-    state = {name: torch.cat([weights[part] for part in parts]) for name, parts in names.items()}
-    transformer.load_state_dict(state)
+    transformer = build_stacks(model.config).to(next(model.parameters()))
+    transformer.load_state_dict({n: torch.cat([weights[part] for part in names[n]]) for n in names})
     return transformer.train(model.training)
 
 
@@ -65,7 +65,7 @@ def from_torch(
         raise ValueError(f"from_torch takes a torch.nn.Transformer, not {type(transformer).__name__}")
     first: Any = transformer.encoder.layers[0]
     x = torch.linspace(-3, 3, 64)
-    alike = [name for name, ours in ACTIVATIONS.items() if torch.equal(ours(x), first.activation(x))]
+    same = [name for name, ours in ACTIVATIONS.items() if torch.equal(ours(x), first.activation(x))]
     options = {
         "N": len(transformer.encoder.layers),
         "d_model": first.self_attn.embed_dim,
@@ -74,7 +74,7 @@ def from_torch(
         "dropout": first.dropout1.p,  # dropout1, dropout2, ... act on sub-layers' outputs
         "attention_dropout": first.self_attn.dropout,
         "relu_dropout": first.dropout.p,
-        "activation": alike[0] if alike else first.activation,
+        "activation": same[0] if same else first.activation,
         "norm_first": first.norm_first,
         "layer_norm_eps": first.norm1.eps,
     }
@@ -141,7 +141,8 @@ def check_stacks(transformer: nn.Transformer, config: TransformerConfig) -> None
     except RuntimeError as error:
         like = "as many layers a side, and biases everywhere"
         raise ValueError(f"these stacks have not the tensors of ours ({like}): {error!s:.300}") from None
-    x, outputs = torch.randn(2, 5, config.d_model, dtype=torch.float64), []
+    x = torch.randn(2, 5, config.d_model, dtype=torch.float64)
+    outputs = []
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     for stacks in (transformer, twin):
         # In float32, another epsilon would pass for rounding.

@@ -27,7 +27,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.devices import default_torch_state, find_device
 from annotated.translation.files import read_json, settings_from_json, write_json
 from annotated.translation.storage.tensor_files import check_tensors, read_with_sums, write_tensors
-from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+from annotated.translation.tokenizers import Tokenizer, load_tokenizer
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -47,22 +47,12 @@ def named_state(model: EncoderDecoder) -> dict[str, Tensor]:
 def build_model(config: TransformerConfig) -> EncoderDecoder:
     """Build a model in float32 on the CPU, to be loaded; the random generator stays as it is."""
     # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
-    few = config.variant == "paper" and config.positions == "sinusoidal"
-    positions = min(config.max_len, TransformerConfig.max_len) if few else config.max_len
+    can_grow = config.variant == "paper" and config.positions == "sinusoidal"
+    positions = min(config.max_len, TransformerConfig.max_len) if can_grow else config.max_len
     with default_torch_state(cpu := torch.device("cpu")), cpu:
         model = EncoderDecoder.from_config(dataclasses.replace(config, max_len=positions))
     model.config = config
     return model
-
-
-def count_weights(config: TransformerConfig) -> int:
-    """Count the numbers in the weights of a model of the paper's parts, each shared matrix once."""
-    c, d, src, tgt = config, config.d_model, config.src_vocab, config.tgt_vocab
-    attention, feed_forward, norm = 4 * (d * d + d), 2 * d * c.d_ff + c.d_ff + d, 2 * d
-    layers = c.N * (3 * attention + 2 * feed_forward + 5 * norm) + 2 * norm * c.norm_first
-    rows = {"all": tgt, "target": src + tgt, "none": src + 2 * tgt}[c.tied_embeddings]
-    rows += 2 * c.max_len if c.positions == "learned" else 0
-    return layers + rows * d + tgt
 
 
 def load_weights(model: EncoderDecoder, tensors: Mapping[str, Tensor], source: object) -> None:
@@ -80,9 +70,12 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
     Raises as `check_tensors` does.
     """
     # A stranger's settings may ask for any number of layers: none is built for which there are no weights.
-    wanted, stored = count_weights(config), sum(tensor.numel() for tensor in tensors.values())
-    if config.variant == "paper" and wanted > 4 * stored:
-        raise ValueError(f"{source} holds {stored:,} numbers, but the settings ask for {wanted:,}")
+    stored = sum(tensor.numel() for tensor in tensors.values())
+    rows = config.src_vocab + config.tgt_vocab + 2 * config.max_len * (config.positions == "learned")
+    layers = 4 * config.N * (3 * config.d_model + config.d_ff)
+    estimate = config.d_model * (layers + rows)  # of the numbers in maps and tables
+    if config.variant == "paper" and estimate > 4 * stored:
+        raise ValueError(f"{source} holds {stored:,} numbers, but the settings ask for about {estimate:,}")
     model = build_model(config)
     load_weights(model, tensors, source)
     return model
@@ -116,24 +109,29 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
         before, after = random_output(model), random_output(loaded)
     if before.shape != after.shape or not torch.allclose(before, after, 1e-4, 1e-5, equal_nan=True):
         loading = "loading builds what the settings say, then fills in parameters and persistent buffers"
-        told = "".join(f"; {name} is lost" for name in lost(model, loaded)[:3])
-        raise ValueError(f"the model would not come back as it is: {loading}, and nothing else{told}")
+        lost = "".join(f"; {name} is lost" for name in lost_attributes(model, loaded)[:3])
+        raise ValueError(f"the model would not come back as it is: {loading}, and nothing else{lost}")
 
 
-def lost(model: nn.Module, loaded: nn.Module) -> list[str]:
-    """Name the numbers and tensors of a model that are other ones where it was loaded."""
-    ours, theirs = (
-        {f"{name}.{k}": v for name, m in each.named_modules() for k, v in {**vars(m), **m._buffers}.items()}
-        for each in (model, loaded)
+def lost_attributes(model: nn.Module, loaded: nn.Module) -> list[str]:
+    """Name the numbers and tensors of a model's modules that have other values where it was loaded."""
+    before, after = (
+        {f"{name}.{k}": v for name, m in whole.named_modules() for k, v in {**vars(m), **m._buffers}.items()}
+        for whole in (model, loaded)
     )
-    names = (k for k in ours if all(isinstance(each.get(k), Tensor | float | int) for each in (ours, theirs)))
-    both = {name: [torch.as_tensor(each[name]).cpu() for each in (ours, theirs)] for name in names}
-    return [name for name, (a, b) in both.items() if a.shape == b.shape and (a != b).any()]
+    values = {name: [before[name], after.get(name)] for name in before}
+    tensors = {
+        name: [torch.as_tensor(value).cpu() for value in pair]
+        for name, pair in values.items()
+        if all(isinstance(value, Tensor | float | int) for value in pair)
+    }
+    return [name for name, (a, b) in tensors.items() if a.shape == b.shape and (a != b).any()]
 
 
 def random_output(model: EncoderDecoder) -> Tensor:
     """Compute log-probabilities for a batch of random tokens, the same each time."""
-    device, length = next(model.parameters()).device, min(16, model.max_positions or 16)
+    device = next(model.parameters()).device
+    length = min(16, model.max_positions or 16)
     generator = torch.Generator().manual_seed(0)
     sizes = model.config.src_vocab, model.config.tgt_vocab
     src, tgt = (torch.randint(size, (2, length), generator=generator).to(device) for size in sizes)
@@ -166,7 +164,7 @@ def write_model(folder: Path, model: EncoderDecoder, src: Tokenizer, tgt: Tokeni
     names = {side: "tokenizer" if src is tgt else f"{side}_tokenizer" for side in ("src", "tgt")}
     folder.mkdir(parents=True, exist_ok=True)
     for name, tokenizer in {names["src"]: src, names["tgt"]: tgt}.items():
-        save_tokenizer(tokenizer, folder, name)
+        tokenizer.save(folder, name)
     settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
     write_json(folder / CONFIG, settings)
     write_tensors(folder / WEIGHTS, named_state(model), file_sums(folder, names))

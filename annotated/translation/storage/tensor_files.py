@@ -61,25 +61,27 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def check_tensors(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], source: object) -> None:
-    """Raise ValueError naming a tensor that is missing, surplus, or not of the shape and type `wanted`.
+def check_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], source: object) -> None:
+    """Raise ValueError naming a tensor that is missing, surplus, or of another shape or type than in `state`.
 
-    Floating-point numbers may have 16, 32 or 64 bits, and must be finite in the type wanted, except in a
+    Floating-point numbers may have 16, 32 or 64 bits, and must be finite in the state's type, except in a
     buffer that was not finite when it was made, such as a mask.
     """
-    for name, own in wanted.items():
+    for name, model_tensor in state.items():
         if name not in tensors:
             raise ValueError(f"{source}: tensor {name} is missing")
-        tensor, floats = tensors[name], own.is_floating_point()
-        if tensor.shape != own.shape:
-            shapes = f"{tuple(tensor.shape)}, but the settings ask for {tuple(own.shape)}"
+        tensor = tensors[name]
+        is_float = model_tensor.is_floating_point()
+        if tensor.shape != model_tensor.shape:
+            shapes = f"{tuple(tensor.shape)}, but the settings ask for {tuple(model_tensor.shape)}"
             raise ValueError(f"{source}: tensor {name} has shape {shapes}")
-        if tensor.dtype not in (FLOATS if floats else (own.dtype,)):
-            kind = "float of 16, 32 or 64 bits" if floats else str(own.dtype)
+        if tensor.dtype not in (FLOATS if is_float else (model_tensor.dtype,)):
+            kind = "float of 16, 32 or 64 bits" if is_float else str(model_tensor.dtype)
             raise ValueError(f"{source}: tensor {name} is {tensor.dtype}, not {kind}")
-        if floats and tensor.numel() and (isinstance(own, nn.Parameter) or bool(own.isfinite().all())):
+        must_be_finite = isinstance(model_tensor, nn.Parameter) or bool(model_tensor.isfinite().all())
+        if is_float and tensor.numel() and must_be_finite:
             bounds = torch.stack(tensor.aminmax())  # NaN, if there is one; no copy of the tensor
-            if not bounds.to(own.dtype).isfinite().all():
+            if not bounds.to(model_tensor.dtype).isfinite().all():
                 raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
-    if surplus := [name for name in tensors if name not in wanted]:
+    if surplus := [name for name in tensors if name not in state]:
         raise ValueError(f"{source}: tensor {surplus[0]} is not part of what the settings describe")

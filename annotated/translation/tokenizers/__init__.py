@@ -14,8 +14,8 @@ from annotated.translation.tokenizers.words import CharacterTokenizer, WordToken
 
 __all__ = [
     "END", "KINDS", "PAD", "SPECIALS", "START", "SUBWORDS", "UNK", "CharacterTokenizer", "MarianTokenizer",
-    "SentencePieceTokenizer", "Tokenizer", "WordTokenizer", "load_tokenizer", "normalize", "save_tokenizer",
-    "train_tokenizer", "word_splitter",
+    "SentencePieceTokenizer", "Tokenizer", "WordTokenizer", "load_tokenizer", "normalize", "train_tokenizer",
+    "word_splitter",
 ]  # fmt: skip
 
 # What can be learned. In a file, "kind" names the class that reads it, as it did in every version.
@@ -40,12 +40,6 @@ def train_tokenizer(
     if kind == "spaces":
         return WordTokenizer.train(sentences, None, min_freq=1, vocab_size=vocab_size)
     raise ValueError(f"the kind of tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
-
-
-def save_tokenizer(tokenizer: Tokenizer, folder: str | Path, name: str) -> None:
-    """Save a tokenizer under `name` in `folder`, which is created if missing."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    tokenizer.save(Path(folder), name)
 
 
 def load_tokenizer(folder: str | Path, name: str) -> Tokenizer:

@@ -73,7 +73,8 @@ class Subwords(Tokenizer):
         path = folder / f"{name}.model"
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is not a file")
-        saved, model = read_json(folder / f"{name}.json"), path.read_bytes()
+        saved = read_json(folder / f"{name}.json")
+        model = path.read_bytes()
         if hashlib.sha256(model).hexdigest() != saved.get("sha256"):
             raise ValueError(f"{path} is not the file that was saved with {name}.json: its checksum differs")
         return cls(model, saved.get("vocabulary"))
@@ -111,14 +112,15 @@ class SentencePieceTokenizer(Subwords):
         usable = usable[:: math.ceil(len(usable) / MOST_LINES) or 1]
         if not usable:
             raise ValueError("a tokenizer cannot be trained on no text")
-        model, options = io.BytesIO(), {"vocab_size": vocab_size, **TRAINER_OPTIONS}
+        model = io.BytesIO()
+        options = {**TRAINER_OPTIONS, "vocab_size": vocab_size}
         options |= {"sentence_iterator": iter(usable), "model_writer": model}
         try:
             sentencepiece.SentencePieceTrainer.train(**options)
         except RuntimeError as error:
             if few := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
-                told = f"{vocab_size} subwords do not hold the text's characters"
-                raise ValueError(f"{told}; give --vocab {few[1]} at least, in Python vocab") from None
+                message = f"{vocab_size} subwords do not hold the text's characters"
+                raise ValueError(f"{message}; give --vocab {few[1]} at least, in Python vocab") from None
             raise ValueError(f"SentencePiece cannot learn from this text: {error}") from None
         tokenizer = cls(model.getvalue())
         if len(tokenizer) < vocab_size:
@@ -143,11 +145,9 @@ class SentencePieceTokenizer(Subwords):
 
         Symbols and bytes have None.
         """
-        p, scores = self._processor, list[float | None]()
-        for i in range(len(self)):
-            special = p.is_control(i) or p.is_unknown(i) or p.is_byte(i)
-            scores.append(None if special else p.get_score(i))
-        return [*zip(self.vocabulary, scores, strict=True)]
+        p = self._processor
+        special = [p.is_control(i) or p.is_unknown(i) or p.is_byte(i) for i in range(len(self))]
+        return [(piece, None if special[i] else p.get_score(i)) for i, piece in enumerate(self.vocabulary)]
 
     def escape(self, text: str) -> str:
         text = without_surrogates(text)
@@ -167,9 +167,9 @@ class MarianTokenizer(Subwords):
     def split(self, text: str) -> list[str]:
         """Cut text into pieces; the first is the target language, where one is named."""
         text = without_surrogates(text)
-        code, found, rest = text.partition("<<")
-        if found and code.startswith(">>"):
-            return [code + found, *self._processor.encode(rest, out_type=str)]
+        code, bracket, rest = text.partition("<<")
+        if bracket and code.startswith(">>"):
+            return [code + bracket, *self._processor.encode(rest, out_type=str)]
         return self._processor.encode(text, out_type=str)
 
     def decode(self, ids: Sequence[int]) -> str:

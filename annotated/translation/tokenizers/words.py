@@ -48,7 +48,8 @@ class WordTokenizer(Tokenizer):
         """
         super().__init__([*SPECIALS, *words])
         self.settings = {"words": list(words), "language": language}
-        self.language, self._cut = language, word_splitter(language)
+        self.language = language
+        self._cut = word_splitter(language)
 
     @classmethod
     def train(

@@ -16,7 +16,7 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import FORMAT, Corpus
 from annotated.translation.files import cached_folder
 from annotated.translation.storage import model_folder
-from annotated.translation.tokenizers import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer
+from annotated.translation.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from annotated.translation.tokenizers.subwords import MOST_LINES
 
 Settings = dict[str, object]
@@ -72,7 +72,7 @@ def new_tokenizer(
     if cache is None:
         return learn()
     key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {vocab}"
-    folder = cached_folder(cache, "tokenizer", key, lambda new: save_tokenizer(learn(), new, "tokenizer"))
+    folder = cached_folder(cache, "tokenizer", key, lambda new: learn().save(new, "tokenizer"))
     return load_tokenizer(folder, "tokenizer")
 
 
