@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 import torch
 from tqdm import tqdm
 
-from annotated.search.beam import Hypothesis
 from annotated.search.config import SearchConfig
 from annotated.translation.data.formats import TABLES, json_objects, table_suffix
 from annotated.translation.data.tables import select_columns
@@ -27,7 +26,6 @@ from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
 from annotated.translation.messages import print_message
 from annotated.translation.storage.model_folder import find_model, training_settings
-from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.translator import Translator
 
 FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
@@ -60,8 +58,10 @@ def translate(args: argparse.Namespace) -> None:
                 bar.set_description(f"by {translator.engine}")
                 with located("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
-                        hypotheses = translator.search(lines, **search, numbers=numbers)
-                        printed = list(list_best(hypotheses, translator.tgt_tokenizer, number))
+                        results = translator.search(lines, **search, numbers=numbers)
+                        decode = translator.tgt_tokenizer.decode
+                        ranked = ((i, best) for i, n_best in enumerate(results, number) for best in n_best)
+                        printed = [f"{i}\t{best.score:.4f}\t{decode(best.tokens)}" for i, best in ranked]
                     else:
                         printed = translator.translate(lines, **search, numbers=numbers)
                 print("".join(line + "\n" for line in printed), end="", flush=True)
@@ -119,13 +119,6 @@ def translate_table(path: Path, columns: list[str], translator: Translator, sear
         for (number, cells), translation in zip(group, translations, strict=True):
             write_row(number, cells, translation)
     print(end="\n]\n" if is_array else "", flush=True)
-
-
-def list_best(hypotheses: list[list[Hypothesis]], tokenizer: Tokenizer, number: int) -> Iterator[str]:
-    """List the hypotheses of each line, whose numbers begin with `number`, with their scores."""
-    for i, best in enumerate(hypotheses, start=number):
-        for hypothesis in best:
-            yield f"{i}\t{hypothesis.score:.4f}\t{tokenizer.decode(hypothesis.tokens)}"
 
 
 def load_translator(args: argparse.Namespace) -> Translator:

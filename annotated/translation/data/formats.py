@@ -1,7 +1,7 @@
-"""Formats of tables: how the rows of each are read, of which every cell is text, as it was written.
+"""Formats of tables: how the rows of each are read. Every cell is text, as it was written.
 
-A CSV file's separator is one of `, ; | TAB`, by which its rows have one width, or named by a first line such
-as `sep=;`, as Excel writes it.
+The separator of a .csv file is the one of `, ; | TAB` that cuts its rows into equally many cells, or the one
+that a first line such as `sep=;` names, as Excel writes it.
 """
 
 import csv
@@ -72,7 +72,7 @@ def read_tsv(path: Name) -> Table:
 
 
 def read_csv(path: Name) -> Table:
-    """Read a .csv file; a row begins in the line that it is named by, and may have several."""
+    """Read a .csv file; a row may have several lines, of which the first is its number."""
     lines = iterate_lines(path)
     head = list(islice(lines, HEAD))
     declared = bool(head and re.fullmatch("(?i)sep=.", head[0]))
@@ -152,7 +152,7 @@ def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
 
 
 def cut_array(text: str, length: int) -> Iterator[tuple[int, str]]:
-    """Cut an array of JSON, known to be right, into its items: the line where each begins, and its text."""
+    """Cut a valid array of JSON into its items: the line where each begins, and its text."""
     decoder = json.JSONDecoder()
     line, begin, end = 1, 0, text.index("[") + 1
     for _ in range(length):
@@ -186,7 +186,7 @@ def read_parquet(path: Name) -> Table:
 
 
 def read_xlsx(path: Name) -> Table:
-    """Read the sheet of an .xlsx file that is in front; whole numbers without a format are as they look."""
+    """Read the active sheet of an .xlsx file; whole numbers without a format are read as they look."""
     openpyxl = require("openpyxl", extra="data")
     is_datetime = openpyxl.styles.numbers.is_datetime
     try:

@@ -142,7 +142,7 @@ class Corpus:
         return self.splits[split]
 
     def example(self) -> str:
-        """Show the first pair to train on: sides that were swapped are seen at once."""
+        """Show the first pair to train on, by which a user notices swapped sides."""
         sides = zip((self.src_language, self.tgt_language), next(iter(self["train"])), strict=True)
         shown = [f"{name}: {shortened(text)!r}" if name else repr(shortened(text)) for name, text in sides]
         return f"  such as {' → '.join(shown)}"
@@ -153,7 +153,7 @@ class Corpus:
         return digest_pairs((name, *pair) for name in ("train", "val") for pair in self.splits.get(name, ()))
 
     def save(self, folder: Path) -> None:
-        """Write the splits as text, a file a side, and what else there is to know of them."""
+        """Write the splits as text, a file for each side, and the attributes of the corpus."""
         names = ("name", "src_language", "tgt_language", "tokenized", "origin")
         about = {name: getattr(self, name) for name in names}
         splits = {}

@@ -1,7 +1,7 @@
-"""Tables with a source and a target in each row, of which every cell is text, as it was written.
+"""Tables with a source and a target in each row: which columns those are, and whether the first row is text.
 
-The first row holds names where they are usual ones, such as source and target or en and de, and in a .csv or
-.xlsx file where it looks like names and no other row does.
+The first row holds names if they are usual ones, such as source and target or en and de. In a .csv or .xlsx
+file it also does if it looks like names and no other row does.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Ids are packed into arrays, which several processes can share. Pairs of like length go into one batch, so that
 little of it is padding. Which pairs those are, and the order of the batches, follow from (seed, epoch) alone:
-training can be taken up again at any batch of any epoch.
+training can resume at any batch of any epoch.
 """
 
 import json

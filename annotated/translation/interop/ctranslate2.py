@@ -105,7 +105,7 @@ class CTranslate2Engine:
     Both searches keep the same hypotheses at each step and stop when `beam` have ended. They differ where a
     sentence reaches its limit, at which ours makes it end; where a token turns up that ours never generates;
     and where more hypotheses have ended than CTranslate2 returns. What it returns shows all this, and such
-    sentences are left to our own search.
+    sentences are left to `beam_search`.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
 
     Raises as `check_tensors` does.
     """
-    # A stranger's settings may ask for any number of layers: none is built for which there are no weights.
+    # A stranger's settings may ask for any number of layers: no model is built that the file cannot fill.
     stored = sum(tensor.numel() for tensor in tensors.values())
     rows = config.src_vocab + config.tgt_vocab + 2 * config.max_len * (config.positions == "learned")
     layers = 4 * config.N * (3 * config.d_model + config.d_ff)
