@@ -79,9 +79,7 @@ def select_columns(
         header_line = next(number for number, cells in lines if cells)
     elif columns and by_number and table.names is None:
         first = " and ".join(map(repr, selected))
-        print_message(
-            f"{where}: columns by number, so the first row is text: {first}; give names to leave it out"
-        )
+        print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
     if pair and (table.names is not None or header_line):
         check_languages(selected, pair, columns is not None, where)
     if columns is None and indices[0] == 0 and len(labels) > 2 and table.takes_first_columns:
@@ -146,10 +144,9 @@ def find_columns(
         shown = ", ".join([*map(quote, map(shortened, labels[:20])), *["..."][: len(labels) > 20]])
         lost = " or ".join(str(c) for c, i in zip(columns or (), found, strict=False) if i is None)
         lost = lost and f"there is not one column {lost}; "
-        sides = "name or number of the source" if count == 1 else "names or numbers of source and target"
-        raise ValueError(
-            f"{where}: {lost}give --columns, in Python columns, the {sides}, from 1; there are {shown}"
-        )
+        sides = "the source" if count == 1 else "source and target"
+        advice = f"give --columns, in Python columns, names or numbers, from 1, of {sides}"
+        raise ValueError(f"{where}: {lost}{advice}; there are {shown}")
     return indices
 
 

@@ -119,13 +119,9 @@ def lost_attributes(model: nn.Module, loaded: nn.Module) -> list[str]:
         {f"{name}.{k}": v for name, m in whole.named_modules() for k, v in {**vars(m), **m._buffers}.items()}
         for whole in (model, loaded)
     )
-    values = {name: [before[name], after.get(name)] for name in before}
-    tensors = {
-        name: [torch.as_tensor(value).cpu() for value in pair]
-        for name, pair in values.items()
-        if all(isinstance(value, Tensor | float | int) for value in pair)
-    }
-    return [name for name, (a, b) in tensors.items() if a.shape == b.shape and (a != b).any()]
+    numbers = (k for k in before if all(isinstance(x.get(k), Tensor | float | int) for x in (before, after)))
+    pairs = {k: [torch.as_tensor(x[k]).cpu() for x in (before, after)] for k in numbers}
+    return [name for name, (a, b) in pairs.items() if a.shape == b.shape and (a != b).any()]
 
 
 def random_output(model: EncoderDecoder) -> Tensor:
