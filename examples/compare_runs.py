@@ -9,9 +9,10 @@ import json
 import sys
 from pathlib import Path
 
+from matplotlib import pyplot as plt
+
 import annotated
 from annotated.metrics import Comparison
-from annotated.plots.drawing import plt
 from annotated.translation.cli.main import register_variants
 from annotated.translation.data import own_text
 from annotated.translation.files import read_json

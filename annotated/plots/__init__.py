@@ -1,12 +1,18 @@
-"""Figures and charts of the notebooks. What draws is imported when something is drawn, not before."""
+"""Figures and charts of the notebooks. The libraries that draw are imported when something is drawn."""
 
-from annotated.plots.charts import explore_attention, explore_masks
-from annotated.plots.drawing import as_words
-from annotated.plots.figures import plot_attention, plot_beam, plot_mask, plot_schedules
-from annotated.plots.notebook import setup_notebook, show_source
-from annotated.plots.pages import step_through, watch_learning
+from typing import Any
 
-__all__ = [
-    "as_words", "explore_attention", "explore_masks", "plot_attention", "plot_beam", "plot_mask",
-    "plot_schedules", "setup_notebook", "show_source", "step_through", "watch_learning",
-]  # fmt: skip
+from lazy_loader import attach_stub
+
+from annotated.optional import require
+
+find, __dir__, __all__ = attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name; where a library is missing, say what to install."""
+    try:
+        return find(name)
+    except ModuleNotFoundError as error:
+        require(str(error.name), extra="notebooks")  # raises it again, with what to install
+        raise

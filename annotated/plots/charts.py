@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 from torch import Tensor
 
 from annotated.attention_maps import AttentionMaps
-from annotated.plots.drawing import Style, Tokens, alt, as_words, check_tokens
+from annotated.plots.drawing import Style, Tokens, as_words, check_tokens
 from annotated.plots.figures import ALLOWED, HIDDEN, mask_per_query
 from annotated.plots.web_page import json_in_script
 
@@ -17,7 +18,7 @@ ATTENTION_CELL, MASK_CELL = 26, 30  # pixels
 QUERIES, KEYS = "(kind == 'encoder' ? src : tgt)", "(kind == 'decoder' ? tgt : src)"
 
 
-def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Tokens) -> "alt.LayerChart":
+def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Tokens) -> alt.LayerChart:
     """Chart one map at a time, query down and key across, chosen by menus; the chart needs no kernel.
 
     `maps["encoder" | "decoder" | "cross", layer]` is (h, queries, keys), of one sentence pair, whose target
@@ -53,7 +54,7 @@ def explore_attention(maps: AttentionMaps, src_tokens: Tokens, tgt_tokens: Token
     )
 
 
-def attention_cells(maps: AttentionMaps) -> "alt.Chart":
+def attention_cells(maps: AttentionMaps) -> alt.Chart:
     """Draw the map that the menus name: one record for each query, spread over its keys by Vega."""
     rows = [
         {"kind": kind, "layer": layer, "head": head, "query": query, "weights": [round(w, 4) for w in row]}
@@ -80,7 +81,7 @@ def attention_cells(maps: AttentionMaps) -> "alt.Chart":
     )
 
 
-def menu(name: str, options: Sequence[Any], value: Any) -> "alt.Parameter":
+def menu(name: str, options: Sequence[Any], value: Any) -> alt.Parameter:
     """Offer the options; numbers, those of layers and heads, are shown counting from 1."""
     labels = [str(option + 1) if isinstance(option, int) else option for option in options]
     bind = alt.binding_select(options=list(options), labels=labels, name=f"{name}: ")
@@ -93,7 +94,7 @@ def explore_masks(
     keys: Tokens,
     query: int = 0,
     title: str = "Point at a query to see which keys it may look at",
-) -> "alt.FacetChart":
+) -> alt.FacetChart:
     """Chart masks side by side; the row under the pointer is strong in all of them.
 
     `masks` are by name, each as in `plot_mask`; `query` is the row that is strong before anybody points, as

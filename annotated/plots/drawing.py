@@ -1,48 +1,25 @@
-"""Shared by all figures: the libraries that draw, loaded when something is drawn, axes, colors, checks."""
+"""Shared by all figures: axes, colors, and checks of the tokens."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import seaborn
+from matplotlib import pyplot as plt
 from torch import Tensor
-
-from annotated.optional import require
 
 Tokens = Sequence[str]
 Style = dict[str, Any]  # arguments that say how something is drawn
-load = partial(require, extra="notebooks")  # imports a library that draws
-
-
-class Lazy:
-    """A module that is imported, by `load`, when something of it is used."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(load(self._module), name)
-
-
-# They are large and belong to an extra, which a user who draws nothing need not install.
-if TYPE_CHECKING:
-    import altair as alt
-    from matplotlib import pyplot as plt
-else:
-    alt = Lazy("altair")
-    plt = Lazy("matplotlib.pyplot")
-
-
 LARGEST = 40.0  # inches; several times as much takes minutes and gigabytes
 
 
-def axes_or_new(ax: "plt.Axes | None", width: float = 8.0, height: float = 4.5) -> "plt.Axes":
+def axes_or_new(ax: plt.Axes | None, width: float = 8.0, height: float = 4.5) -> plt.Axes:
     """Return the axes given, or those of a new figure of this size in inches, at most 40 by 40."""
     return ax or plt.subplots(figsize=(min(width, LARGEST), min(height, LARGEST)), layout="constrained")[1]
 
 
 def palette(count: int = 10) -> list[str]:
     """Return the first colors, in hexadecimal, of seaborn's color-blind-safe palette; it has ten."""
-    return load("seaborn").color_palette("colorblind", count).as_hex()
+    return seaborn.color_palette("colorblind", count).as_hex()
 
 
 def as_words(tokens: Tokens) -> list[str]:

@@ -1,12 +1,16 @@
 """Figures by matplotlib: attention and masks as heatmaps, beam search as a tree, learning rates as curves."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib import pyplot as plt
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
 from torch import Tensor
 
-from annotated.plots.drawing import Style, Tokens, as_words, axes_or_new, check_tokens, load, palette, plt
+from annotated.plots.drawing import Style, Tokens, as_words, axes_or_new, check_tokens, palette
 from annotated.schedule import rate
 from annotated.search.beam import Candidate
 from annotated.transformer.attention import check_mask
@@ -22,9 +26,9 @@ def plot_attention(
     weights: Tensor,
     queries: Tokens,
     keys: Tokens,
-    ax: "plt.Axes | None" = None,
+    ax: plt.Axes | None = None,
     title: str = "Attention weights",
-) -> "plt.Axes":
+) -> plt.Axes:
     """Draw the weights of one head (queries, keys), with its numbers where there is room for them.
 
     Raises ValueError if the weights do not fit the tokens.
@@ -49,9 +53,9 @@ def plot_mask(
     mask: Tensor,
     queries: Tokens | None = None,
     keys: Tokens | None = None,
-    ax: "plt.Axes | None" = None,
+    ax: plt.Axes | None = None,
     title: str = "Who may look at whom",
-) -> "plt.Axes":
+) -> plt.Axes:
     """Draw a mask as a grid of cells: blue where the query may attend to the key, grey where it may not.
 
     `mask` is bool (queries, keys), True where attention is allowed, or (1, keys), which serves every query;
@@ -62,10 +66,9 @@ def plot_mask(
     keys = [str(i) for i in range(mask.size(-1))] if keys is None else keys
     mask = mask_per_query(mask, queries, keys)
     ax = axes_or_new(ax, 0.5 * len(keys) + 3.5, 0.5 * len(queries) + 1.5)
-    colors = load("matplotlib.colors").ListedColormap([HIDDEN, ALLOWED])
+    colors = ListedColormap([HIDDEN, ALLOWED])
     ax.imshow(mask.cpu().numpy(), cmap=colors, vmin=0, vmax=1)
-    patch = load("matplotlib.patches").Patch
-    patches = [patch(color=ALLOWED, label="may attend"), patch(color=HIDDEN, label="hidden")]
+    patches = [Patch(color=ALLOWED, label="may attend"), Patch(color=HIDDEN, label="hidden")]
     ax.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     label_tokens(ax, queries, keys)
     ax.set_title(title)
@@ -83,7 +86,7 @@ def mask_per_query(mask: Tensor, queries: Tokens, keys: Tokens) -> Tensor:
     return mask
 
 
-def label_tokens(ax: "plt.Axes", queries: Tokens, keys: Tokens) -> None:
+def label_tokens(ax: plt.Axes, queries: Tokens, keys: Tokens) -> None:
     """Write queries down the left side of an image, keys along its foot, and white lines between cells."""
     slanted: Style = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(keys)), as_words(keys), parse_math=False, **slanted)
@@ -103,8 +106,8 @@ def plot_beam(
     steps: Sequence[Sequence[Candidate]],
     winner: Sequence[int],
     pieces: Callable[[Sequence[int]], Sequence[str]],
-    ax: "plt.Axes | None" = None,
-) -> "plt.Axes":
+    ax: plt.Axes | None = None,
+) -> plt.Axes:
     """Draw the tree of one search: a column for each step, the likeliest on top, the winner's path thick.
 
     `steps` has for each step the candidates, likeliest first, as `beam_search` shows them to its watcher;
@@ -133,8 +136,7 @@ def plot_beam(
         box = {"boxstyle": "round", "fc": tint, "ec": INK if on_path else edge, "lw": 2.5 if on_path else 1.2}
         color = SOFT if dropped else INK
         ax.text(*point, text, ha="center", va="center", fontsize=11, color=color, bbox=box)
-    patch = load("matplotlib.patches").Patch
-    handles = [patch(fc=tint, ec=edge, label=fate) for fate, (tint, edge) in FATES.items()]
+    handles: list[Any] = [Patch(fc=tint, ec=edge, label=fate) for fate, (tint, edge) in FATES.items()]
     handles.append(plt.Line2D([], [], color=INK, lw=4, label="the winner"))
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False)
     ax.set(title="Beam search: log-probability of each beginning", xlabel="step", ylabel="rank in its step")
@@ -149,8 +151,8 @@ def plot_beam(
 
 
 def plot_schedules(
-    settings: Sequence[tuple[int, int]], steps: int = 20000, factor: float = 1.0, ax: "plt.Axes | None" = None
-) -> "plt.Axes":
+    settings: Sequence[tuple[int, int]], steps: int = 20000, factor: float = 1.0, ax: plt.Axes | None = None
+) -> plt.Axes:
     """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak that they reach."""
     ax = axes_or_new(ax)
     for (d_model, warmup), color in zip(settings, palette(len(settings)), strict=True):

@@ -12,7 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from annotated.plots.drawing import load, palette
+import altair
+import matplotlib
+import seaborn
+import vl_convert
+from altair.utils.mimebundle import spec_to_mimebundle
+from altair.vegalite.v5.display import VEGALITE_MIME_TYPE, html_renderer
+from IPython import get_ipython
+from IPython.display import Markdown, display
+from matplotlib.figure import Figure
+from matplotlib_inline.config import InlineBackend
+
+from annotated.plots.drawing import palette
 
 # vl-convert draws 72 points an inch; twice that, shown at half size, is sharp on every screen.
 STILL_PPI = 144
@@ -47,17 +58,15 @@ def setup_notebook() -> None:
     palette, text can be read at half size; `axes.grid(True)` draws a grid. In a notebook, a figure's picture
     carries an alternative text, and an exercise that refuses an answer shows the reason alone.
     """
-    matplotlib, seaborn, altair = map(load, ("matplotlib", "seaborn", "altair"))
-    load("matplotlib.pyplot")  # sets the inline backend up, which is adjusted below
     matplotlib.rcdefaults()
     seaborn.set_theme(style="ticks", palette="colorblind", rc=FIGURE_STYLE)
-    load("vl_convert").register_font_directory(str(Path(matplotlib.get_data_path(), "fonts", "ttf")))
+    vl_convert.register_font_directory(str(Path(matplotlib.get_data_path(), "fonts", "ttf")))
     altair.theme.register("annotated", enable=True)(_chart_theme)
     altair.renderers.register("annotated", chart_bundle)
     altair.renderers.enable("annotated")
     altair.data_transformers.enable("default", max_rows=MAX_ROWS)
-    if shell := load("IPython").get_ipython():
-        backend = load("matplotlib_inline.config").InlineBackend.instance(parent=shell)
+    if shell := get_ipython():
+        backend = InlineBackend.instance(parent=shell)
         backend.figure_formats = {"retina"}
         _describe_figures(shell.display_formatter.formatters["image/png"])
         shell.set_custom_exc((AssertionError,), _show_refusal)
@@ -65,8 +74,7 @@ def setup_notebook() -> None:
 
 def _describe_figures(formatter: Any) -> None:
     """Put an alternative text beside the picture that a formatter makes of a figure."""
-    figure_class = load("matplotlib.figure").Figure
-    draw = formatter.for_type(figure_class)
+    draw = formatter.for_type(Figure)
 
     def draw_with_words(figure: Any) -> Any:
         if output := draw(figure):
@@ -75,7 +83,7 @@ def _describe_figures(formatter: Any) -> None:
         return None
 
     if draw:
-        formatter.for_type(figure_class, draw_with_words)
+        formatter.for_type(Figure, draw_with_words)
 
 
 def describe_figure(figure: Any) -> str:
@@ -105,7 +113,7 @@ def _show_refusal(shell: Any, kind: type, error: Any, trace: Any, tb_offset: int
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
 
 
-def _chart_theme() -> dict[str, Any]:
+def _chart_theme() -> Any:
     """Return the same look for altair: sizes in pixels, and the colors of the figures' palette."""
     text = {"labelFontSize": 13, "titleFontSize": 14, "titleFontWeight": "normal"}
     viridis = {"scheme": "viridis"}
@@ -128,13 +136,11 @@ def chart_bundle(spec: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     JupyterLab takes the live chart, offline too; GitHub, which runs nothing, takes the PNG. In Colab the live
     chart is HTML that fetches Vega from the network. Strict comparison of notebooks reads the text.
     """
-    display, mimebundle = load("altair.vegalite.v5.display"), load("altair.utils.mimebundle")
-    load("vl_convert")
-    still, size = mimebundle.spec_to_mimebundle(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
-    live = {display.VEGALITE_MIME_TYPE: spec}
+    still, size = spec_to_mimebundle(spec, format="png", mode="vega-lite", ppi=STILL_PPI)
+    live: dict[str, Any] = {VEGALITE_MIME_TYPE: spec}
     if "google.colab" in sys.modules:  # a stranger's text must not close the script element around it
         text = json.dumps(spec)
-        page = display.html_renderer(spec)["text/html"]
+        page = html_renderer(spec)["text/html"]
         live = {"text/html": page.replace(text, text.replace("<", "\\u003c"))}
     png = base64.b64encode(still["image/png"]).decode("ascii")
     title = spec.get("title", "untitled")
@@ -149,8 +155,6 @@ def show_source(*objects: Callable[..., Any] | type, docstring: bool = True) -> 
 
     With `docstring=False` docstrings are left out, where the text around the cell says the same already.
     """
-    from IPython.display import Markdown, display
-
     for item in objects:
         code = textwrap.dedent(inspect.getsource(item)).rstrip()
         if not docstring:

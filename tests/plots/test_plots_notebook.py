@@ -14,6 +14,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+import annotated
 from annotated.plots.notebook import chart_bundle, describe_figure, setup_notebook, show_source
 from annotated.transformer import attention as masks
 
@@ -116,7 +117,7 @@ def test_a_chart_may_have_more_rows_than_altair_lets_through() -> None:
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The Markdown texts that were displayed."""
     texts: list[str] = []
-    monkeypatch.setattr("IPython.display.display", lambda item: texts.append(item.data))
+    monkeypatch.setattr("annotated.plots.notebook.display", lambda item: texts.append(item.data))
     return texts
 
 
@@ -156,3 +157,10 @@ def test_a_method_is_shown_at_the_margin(shown: list[str]) -> None:
     show_source(Inner.method)
     assert "````python\ndef method(self) -> str:\n" in shown[0]
     assert shown[0].partition("\n")[0].endswith("test_plots_notebook.py`")
+
+
+def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "annotated.plots.charts", raising=False)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(ModuleNotFoundError, match=r'altair is missing: pip install "\.\[notebooks\]"'):
+        annotated.plots.explore_masks  # noqa: B018
