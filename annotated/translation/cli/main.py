@@ -90,8 +90,8 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
         for word in message.split() if message.startswith("unrecognized") else ():
-            flags = [flag for flag in self._option_string_actions if flag.startswith("--")]
-            if word.startswith("--") and (close := get_close_matches(word.partition("=")[0], flags, 1, 0.5)):
+            names = [flag for flag in self._option_string_actions if flag.startswith("--")]
+            if word.startswith("--") and (close := get_close_matches(word.partition("=")[0], names, 1, 0.5)):
                 message += f"; did you mean {close[0]}?"
         super().error(message)
 

@@ -136,10 +136,10 @@ def train(
     if resume and run_folder.newest():
         run_settings.complete_from(run_folder.path)
     with process_group(device), default_torch_state(device), run_folder.open(resume):
-        start: ModelAndTokenizers | None = None
+        starting_point: ModelAndTokenizers | None = None
         with raise_on_all_ranks():  # before the text is read, which may take long
             if is_first() and resume and (newest := run_folder.newest()):
-                start = run_settings.load_to_resume(newest, pair)
+                starting_point = run_settings.load_to_resume(newest, pair)
         run_settings = broadcast(run_settings)  # as the first process was asked
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
@@ -148,13 +148,13 @@ def train(
             run_settings.complete_for(text, device)
         with raise_on_all_ranks():
             torch.manual_seed(run_settings.training.seed)
-            if is_first() and start is None:
-                start = run_settings.starting_model(text, cache)
-        return train_in_group(start, text, run_settings, run_folder, device, resume=resume, cache=cache)
+            if is_first() and starting_point is None:
+                starting_point = run_settings.starting_model(text, cache)
+        return train_in_group(starting_point, text, run_settings, run_folder, device, resume, cache)
 
 
 def train_in_group(
-    start: ModelAndTokenizers | None,
+    starting_point: ModelAndTokenizers | None,
     corpus: Corpus,
     settings: RunSettings,
     run_folder: RunFolder,
@@ -166,10 +166,11 @@ def train_in_group(
 
     A function of its own: a process that leaves the group while it still holds the trainer may hang.
     """
-    parts = broadcast(start and (start[0].config, start[1], start[2]))
-    assert parts is not None
-    model_config, src, tgt = parts
-    model = start[0] if start else EncoderDecoder.from_config(model_config)  # the trainer copies the weights
+    shared = broadcast(starting_point and (starting_point[0].config, *starting_point[1:]))
+    assert shared is not None
+    model_config, src, tgt = shared
+    # The trainer copies the weights of the first process to the others.
+    model = starting_point[0] if starting_point else EncoderDecoder.from_config(model_config)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print_message(f"{parameters:,} parameters, on {device}; the log is {run_folder.path / LOG}")
     config = settings.training
