@@ -185,13 +185,8 @@ class RunFolder:
 
     def log(self, record: dict[str, float], progress: Progress) -> None:
         """Append a line to the log."""
-        line = {
-            "step": progress.step,
-            "epoch": progress.current_epoch,
-            **record,
-            "tokens": progress.total_tokens,
-            "seconds": round(progress.seconds, 3),
-        }
+        line = {"step": progress.step, "epoch": progress.current_epoch, **record}
+        line |= {"tokens": progress.total_tokens, "seconds": round(progress.seconds, 3)}
         with (self.path / LOG).open("a", encoding="utf-8", newline="\n") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
