@@ -116,8 +116,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
             allow_abbrev=False,
         )
         if name in flags.COMMON:
-            text = "show all flags, not only the most used ones, and exit"
-            command.add_argument("--help-all", action="help", help=text)
+            command.add_argument("--help-all", action="help", help="show all flags and exit")
         add_flags(command)
         command.add_argument("--version", **version)  # type: ignore[arg-type]
         forms = {"None": "{0}", "+": "{0} [{0} ...]", "*": "[{0} ...]"}
