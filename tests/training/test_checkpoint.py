@@ -155,7 +155,7 @@ def test_what_is_not_the_runs_stays_and_what_it_left_half_written_goes(tmp_path)
 @pytest.mark.parametrize("part", ["loss", "gradient"])
 def test_what_is_not_finite_stops_before_the_weights_are_touched(part, tmp_path):
     trainer = make_trainer(tmp_path, save_every=2)
-    loss, before = trainer.parallel.forward, {}
+    loss, before = trainer.parallel_loss.forward, {}
 
     def forward(*batch):
         found = loss(*batch)
@@ -166,7 +166,7 @@ def test_what_is_not_finite_stops_before_the_weights_are_touched(part, tmp_path)
             trainer.model.generator.proj.bias.register_hook(lambda gradient: gradient * torch.nan)
         return found
 
-    trainer.parallel.forward = forward
+    trainer.parallel_loss.forward = forward
     with pytest.raises(TrainingError, match="not finite at step 6; "):
         trainer.fit()
     for name, parameter in trainer.model.named_parameters():
