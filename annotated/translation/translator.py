@@ -72,7 +72,7 @@ class Translator:
         if engine != "ctranslate2" and quantization != "float32":
             raise ValueError(f"{quantization} needs --engine ctranslate2, in Python engine='ctranslate2'")
         if hasattr(model, "config"):  # a model that was put together by hand has none
-            model_folder.check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+            model_folder.check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, source="the model")
         self.model, self.src_tokenizer, self.tgt_tokenizer = model, src_tokenizer, tgt_tokenizer
         self.pair, self.tokenized = pair, tokenized
         self.engine, self.quantization = engine, quantization

@@ -15,17 +15,13 @@ from annotated.translation.tokenizers import Tokenizer
 POSITIONS = 1024  # rows of an exported table of sinusoids; ours grows as needed
 
 
-def check_parts(config: TransformerConfig) -> None:
-    """Raise ValueError for a variant, whose weights other libraries would compute with as the paper does."""
-    if config.variant != "paper":
-        raise ValueError(f"the other library has the paper's parts alone, not the variant {config.variant!r}")
-
-
-def check_exportable(model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> None:
-    """Raise ValueError for a variant, or tokenizers that do not fit the model."""
-    check_parts(model.config)
+def check_exportable(model: EncoderDecoder, *tokenizers: Tokenizer) -> None:
+    """Raise ValueError for a variant, which other libraries lack, or tokenizers that do not fit the model."""
+    if (variant := model.config.variant) != "paper":
+        raise ValueError(f"the other library has the paper's parts alone, not the variant {variant!r}")
     check_can_be_saved(model)
-    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+    if tokenizers:
+        check_vocabularies(model.config, *tokenizers, source="the model")
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:

@@ -15,8 +15,8 @@ from torch.func import functional_call
 from annotated.evaluation_mode import evaluating
 from annotated.transformer.layers import ACTIVATIONS
 from annotated.transformer.model import EncoderDecoder, TransformerConfig, make_model
-from annotated.translation.interop.common import check_parts
-from annotated.translation.storage.model_folder import check_can_be_saved, load_weights, named_state
+from annotated.translation.interop.common import check_exportable
+from annotated.translation.storage.model_folder import load_weights, named_state
 
 # PyTorch's name of each attention of a layer, and ours.
 ATTENTIONS = {
@@ -43,8 +43,7 @@ def to_torch(model: EncoderDecoder) -> nn.Transformer:
     In post-norm it has no final norms, as in section 3.1; PyTorch's constructor would add them. Raises
     ValueError for a variant.
     """
-    check_parts(model.config)
-    check_can_be_saved(model)
+    check_exportable(model)
     weights = named_state(model)
     names = torch_names(model.config)
     transformer = build_stacks(model.config).to(next(model.parameters()))

@@ -135,7 +135,7 @@ def random_output(model: EncoderDecoder) -> Tensor:
 
 
 def check_vocabularies(
-    config: TransformerConfig, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, source: object
+    config: TransformerConfig, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer, *, source: object
 ) -> None:
     """Raise ValueError where a tokenizer has more or fewer tokens than its side of the model."""
     for tokenizer, size in ((src_tokenizer, config.src_vocab), (tgt_tokenizer, config.tgt_vocab)):
@@ -151,7 +151,7 @@ def save_model(
 ) -> None:
     """Write a model folder. Raises ValueError for one that would come back as another, and writes nothing."""
     check_can_be_saved(model)
-    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, "the model")
+    check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, source="the model")
     write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
 
 
@@ -206,7 +206,7 @@ def load_model(
     model = model_with(config, tensors, folder / WEIGHTS)
     src = load_tokenizer(folder, names["src"])
     tgt = src if names["src"] == names["tgt"] else load_tokenizer(folder, names["tgt"])
-    check_vocabularies(config, src, tgt, folder)
+    check_vocabularies(config, src, tgt, source=folder)
     sums_now = file_sums(folder, names)
     for name, value in sums.items():
         if sums_now.get(name) != value:
