@@ -69,7 +69,7 @@ def load_corpus(
         if len(foreign) != 1:
             raise ValueError(f"wmt14 has English on one side, not {pair}")
         name = f"{HUB}wmt/wmt14:{foreign[0]}-en"
-    return from_datasets(name, pair, columns, cache)
+    return from_datasets(name, pair, columns=columns, cache=cache)
 
 
 def from_datasets(name: str, pair: str, columns: Sequence[str] | None, cache: str | Path | None) -> Corpus:
@@ -93,7 +93,8 @@ def from_datasets(name: str, pair: str, columns: Sequence[str] | None, cache: st
             flat = dataset.flatten()  # a field of a field is a column of its own
             rows = zip(*(flat[column] for column in flat.column_names), strict=True)
             table = Table(enumerate(rows, start=1), flat.column_names)
-            splits["val" if split == "validation" else split] = table_pairs(table, sides, split, name)
+            our_split = "val" if split == "validation" else split
+            splits[our_split] = table_pairs(table, sides, name=split, where=name)
         if "val" not in splits:
             splits |= hold_out(splits["train"], "val")
         origin = {"columns": ",".join(columns)} if columns else {}
@@ -129,7 +130,7 @@ def multi30k(pair: str, tokenized: bool = False) -> Corpus:
         files = [f"data/task1/{form.format(side)}" for side in (src, tgt)]
         paths = [find_file(f"multi30k/{file}", f"{MULTI30K}/{file}") for file in files]
         splits[name] = read_parallel(paths[0], paths[1], name)
-    return Corpus("multi30k", src, tgt, splits, tokenized)
+    return Corpus("multi30k", src, tgt, splits, tokenized=tokenized)
 
 
 def sigmorphon2020(pair: str) -> Corpus:
@@ -214,10 +215,10 @@ def own_corpus(
         origin["columns"] = ",".join(map(str, columns))
 
     def read() -> Corpus:
-        train = drop_faults(own_text(text, "train", columns, pair), pair, keep_equal)
+        train = drop_faults(own_text(text, "train", columns=columns, pair=pair), pair, keep_equal)
         if validation is None:
             return Corpus("own", *languages(pair), hold_out(train, "val"), origin=origin)
-        val = drop_faults(own_text(validation, "val", columns, pair), pair, keep_equal)
+        val = drop_faults(own_text(validation, "val", columns=columns, pair=pair), pair, keep_equal)
         check_sides(train, val)
         held_out = set(val)
         copies = [i for i, pair in enumerate(train) if pair in held_out]
@@ -258,7 +259,7 @@ def own_text(
     if isinstance(text, ParallelText):
         return text
     if isinstance(text, str | PathLike):
-        return read_pairs(text, columns, name, pair)
+        return read_pairs(text, columns, name=name, pair=pair)
     if columns:
         raise ValueError("columns are those of one file with both sides")
     if (paths := list_paths(text)) and len(paths) == 2:

@@ -36,14 +36,14 @@ def read_pairs(
     Raises ValueError, with its line, for a row of another width than the first, or a cell that is not text.
     """
     read = TABLES.get(table_suffix(path), read_tsv)
-    return table_pairs(read(path), columns, name or Path(path).name, str(path), pair)
+    return table_pairs(read(path), columns, name=name or Path(path).name, where=str(path), pair=pair)
 
 
 def table_pairs(
     table: Table, columns: Sequence[str | int] | None, name: str, where: str, pair: str | None = None
 ) -> ParallelText:
     """Make parallel text of two columns, or fields such as translation.de, of a table."""
-    labels, (src, tgt), header_line, rows = select_columns(table, columns, where, pair)
+    labels, (src, tgt), header_line, rows = select_columns(table, columns, where=where, pair=pair)
     text = collect(((number, cells[src], cells[tgt]) for number, cells in rows), name, where)
     if not header_line:
         return text
@@ -65,7 +65,7 @@ def select_columns(
         raise ValueError(f"{where}: there are no rows")
     labels = list(table.names or [str(cell or "").strip() for cell in filled[0]])
     codes = [code.casefold() for code in languages(pair) if code]
-    indices = find_columns(table, labels, columns, codes[:count], where, count)
+    indices = find_columns(table, labels, columns, codes=codes[:count], where=where, count=count)
     selected = [labels[index] for index in indices]
     by_number = all(str(column).isdecimal() and int(column) <= len(labels) for column in columns or ())
     lines = iter(head)
@@ -81,7 +81,7 @@ def select_columns(
         first = " and ".join(map(repr, selected))
         print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
     if pair and (table.names is not None or header_line):
-        check_languages(selected, pair, columns is not None, where)
+        check_languages(selected, pair, asked=columns is not None, where=where)
     if columns is None and indices[0] == 0 and len(labels) > 2 and table.takes_first_columns:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):

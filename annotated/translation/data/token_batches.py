@@ -61,7 +61,7 @@ def encode_corpus(
         key = json.dumps([FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))])
         write = partial(save_rows, name="ids", src=src, tgt=tgt, lines=text.lines)
         src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TOKEN_TYPE)
-    pairs = EncodedPairs(src, tgt, text.lines, text.name, text.dropped)
+    pairs = EncodedPairs(src, tgt, lines=text.lines, name=text.name, dropped=text.dropped)
     if max_sentence is None:
         return pairs
     kept = np.maximum(pairs.src.lengths - 1, pairs.tgt.lengths - 2) <= max_sentence

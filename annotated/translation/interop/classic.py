@@ -49,7 +49,7 @@ def load_classic(
     config = infer_config(state, h, dropout)
     tensors = {}
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
-        check_sinusoids(state.pop(table).squeeze(0), config.d_model, f"{name}: tensor {table}", 1e-2)
+        check_sinusoids(state.pop(table).squeeze(0), config.d_model, f"{name}: tensor {table}", atol=1e-2)
     for theirs, tensor in state.items():
         gain = theirs.endswith("norm.a_2")  # the unbiased deviation is the larger
         ours = theirs.replace("norm.a_2", "norm.weight").replace("norm.b_2", "norm.bias")

@@ -258,5 +258,9 @@ class TrainedText:
     def of(cls, settings: Mapping[str, Any]) -> "TrainedText":
         """Read them; None is unknown."""
         lengths = settings.get("lengths") or {}
-        extra = lengths.get("max_extra", EXTRA_TOKENS)
-        return cls(settings.get("pair"), bool(settings.get("tokenized")), lengths.get("source"), extra)
+        return cls(
+            pair=settings.get("pair"),
+            tokenized=bool(settings.get("tokenized")),
+            longest_source=lengths.get("source"),
+            max_extra=lengths.get("max_extra", EXTRA_TOKENS),
+        )

@@ -106,7 +106,7 @@ class CharacterTokenizer(Tokenizer):
     @classmethod
     def train(cls, sentences: Iterable[str], vocab_size: int | None = None) -> Self:
         """Learn characters, the most frequent first; `vocab_size` limits them, the four symbols included."""
-        return cls(count_tokens(sentences, cls([]).split, 1, vocab_size))
+        return cls(count_tokens(sentences, cls([]).split, min_freq=1, vocab_size=vocab_size))
 
     def split(self, text: str) -> list[str]:
         """Cut text into grapheme clusters; a lone surrogate becomes U+FFFD."""
