@@ -17,22 +17,24 @@ def find_device(device: str | torch.device = "auto") -> torch.device:
     if device == "auto":
         device = next(name for name, present in available.items() if present)
     try:
-        wanted = torch.device(device)
+        result = torch.device(device)
     except RuntimeError:
         raise ValueError(f"there is no device {device!r}; use auto, cpu, cuda, cuda:1 or mps") from None
-    if not available.get(wanted.type, False):
-        raise ValueError(f"there is no {wanted.type} device here that can be used; use auto or cpu")
-    if wanted.type == "cuda" and wanted.index is None:
+    if not available.get(result.type, False):
+        raise ValueError(f"there is no {result.type} device here that can be used; use auto or cpu")
+    if result.type == "cuda" and result.index is None:
         return torch.device("cuda", read_number("LOCAL_RANK", 0))
-    return wanted
+    return result
 
 
 @contextmanager
 def default_torch_state(device: torch.device) -> Iterator[None]:
     """Run a block with gradients and float32; restore random state, dtype, threads and mode after it."""
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    gpus, plain = [device] if device.type == "cuda" else [], torch.autocast(device.type, enabled=False)
-    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad(), plain:
+    dtype = torch.get_default_dtype()
+    threads = torch.get_num_threads()
+    gpus = [device] if device.type == "cuda" else []
+    no_autocast = torch.autocast(device.type, enabled=False)
+    with torch.random.fork_rng(gpus), torch.inference_mode(False), torch.enable_grad(), no_autocast:
         torch.set_default_dtype(torch.float32)
         try:
             yield

@@ -61,8 +61,8 @@ def process_group(device: torch.device) -> Iterator[None]:
             if each is not None:  # leaving the group while holding the model may hang
                 traceback.clear_frames(each.__traceback__)
         if isinstance(error, dist.DistError) or "gloo/transport" in str(error):  # gloo has no class for it
-            told = f"{node()} has lost another process of this run, which says why"
-            raise DistributedError(f"{told}; --resume, in Python resume=True, goes on") from None
+            message = f"{node()} has lost another process of this run, which says why"
+            raise DistributedError(f"{message}; --resume, in Python resume=True, goes on") from None
         raise
     finally:
         dist.destroy_process_group()
@@ -136,18 +136,18 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    asked = False
+    requested = False
     at_once: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 
-    def ask(number: int, _: object) -> None:
-        nonlocal asked
-        asked = True
+    def request_stop(number: int, _: object) -> None:
+        nonlocal requested
+        requested = True
         if not dist.is_torchelastic_launched():  # torchrun repeats a Ctrl-C that its processes got already
             signal.signal(number, at_once[number])
 
-    before = {number: signal.signal(number, ask) for number in at_once}
+    before = {number: signal.signal(number, request_stop) for number in at_once}
     try:
-        yield lambda: asked
+        yield lambda: requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

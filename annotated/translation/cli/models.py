@@ -26,7 +26,8 @@ def average(args: argparse.Namespace) -> None:
     settings = training_settings(find_model(first))
     for folder in others:
         for name in ("pair", "tokenized", "tokenizer", "vocab"):  # two runs may share all other settings
-            value, expected = training_settings(find_model(folder)).get(name), settings.get(name)
+            value = training_settings(find_model(folder)).get(name)
+            expected = settings.get(name)
             if value != expected:
                 raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
     with creating_folder(args.out) as folder:

@@ -39,7 +39,8 @@ class Progress:
         path = checkpoint / PROGRESS
         progress = settings_from_json(cls, read_json(path), path)
         for field in fields(cls):
-            value, kind = getattr(progress, field.name), cast(Any, field.type)
+            value = getattr(progress, field.name)
+            kind = cast(Any, field.type)
             fits = isinstance(value, kind | int if isinstance(0.5, kind) else kind)
             if fits and kind is not str:
                 low = int(field.name == "update_batches")

@@ -117,7 +117,8 @@ def check_variant(model: EncoderDecoder) -> None:
             model.generator(model(src, tgt, src_mask, tgt_mask))
             for src, tgt in ((src, tgt), (other_src, tgt), (src, other_tgt))
         )
-        memory, cache = model.encode(src, src_mask), DecoderCache(len(model.decoder.layers))
+        memory = model.encode(src, src_mask)
+        cache = DecoderCache(len(model.decoder.layers))
         states = [model.decode(memory, src_mask, token, None, cache) for token in tgt.split(1, dim=1)]
         searched = model.generator(torch.cat(states, dim=1))
     hidden = "attend must hide what is False in its mask, and other parts treat each position by itself"

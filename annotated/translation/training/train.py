@@ -47,8 +47,8 @@ def with_settings(function: Function) -> Function:
         for field in fields(cls)
         if field.default is not MISSING
     ]
-    *named, _ = signature(function).parameters.values()
-    function.__signature__ = Signature([*named, *settings])  # type: ignore[attr-defined]
+    *arguments, _ = signature(function).parameters.values()
+    function.__signature__ = Signature([*arguments, *settings])  # type: ignore[attr-defined]
     return function
 
 
