@@ -4,6 +4,23 @@ from annotated import check
 check.attention(my_attention)      # one part: a report that a notebook shows as a table
 check.run(my_module)               # all parts that are found
 @pytest.mark.parametrize("law", check.cases(my_module))      # each law a test: law()
+
+The files, in the order in which they are best read:
+
+law, laws/          what a law is, and the laws themselves
+user_code           finding the parts in anyone's code, and calling them; names.toml has the names
+loading             executing a file as Python would
+models              a model of the code under test, or a small one to search with
+tracing             recording the calls of modules, attention weights and dropout in a pass
+residual_stream     following the vectors from sub-layer to sub-layer
+toy_search          beam search in a tree whose best text is known, right and wrong
+assertions          comparing tensors; the failure that a law raises
+mistakes            the likely mistake behind a failure; mistakes.toml has those that follow from its words
+report              findings as text, HTML, JSON and JUnit XML
+stubs               `annotated build`: stubs.txt as a file to fill in, and hints
+grade               a folder of submissions, each checked by two processes:
+judge, worker       the one that holds to the laws what the other, which executes the submission, answers
+protocol, sandbox   what these two say to each other, and what the worker may read and write
 """
 
 from collections.abc import Callable
@@ -43,10 +60,10 @@ def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
     Where all that makes masks and all that takes them agree that True means hidden, they keep their laws so.
     """
     findings = {law.name: law(code, seconds) for law in LAWS}
-    failed = {name for name, f in findings.items() if f.status == "failed"}
+    failed = {name for name, finding in findings.items() if finding.status == "failed"}
     if not code.true_hides and failed & MAKE_MASKS and failed & TAKE_MASKS:
-        other = replace(code, true_hides=True)
-        again = {law.name: law(other, seconds) for law in LAWS}
+        inverted = replace(code, true_hides=True)
+        again = {law.name: law(inverted, seconds) for law in LAWS}
         if not any(again[name].status == "failed" for name in MAKE_MASKS | TAKE_MASKS):
             maker = next(name for name in again if name in failed & MAKE_MASKS)
             findings = again | {maker: replace(again[maker], seen="True means hidden in these masks")}
@@ -72,8 +89,8 @@ def hold_loaded(load: Callable[[], Code], adapter: Path | None, seconds: float) 
     try:
         code = load()
     except (Exception, SystemExit, TimeUp) as error:
-        what = "adapter" if adapter and raised_in(error) == str(adapter) else "file"
-        return (Finding("file", f"The {what} can be executed.", "", "failed", **crash(error)),)
+        file = "adapter" if adapter and raised_in(error) == str(adapter) else "file"
+        return (Finding("file", f"The {file} can be executed.", "", "failed", **crash(error)),)
     return hold(code, seconds)
 
 

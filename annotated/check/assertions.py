@@ -68,23 +68,23 @@ def expect_shape(x: Any, *shape: int, **facts: Any) -> None:
     expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}", **facts)
 
 
-def compare(got: Tensor, wanted: Tensor, seen: str = "the output is wrong", /, **facts: Any) -> None:
+def compare(got: Tensor, expected: Tensor, seen: str = "the output is wrong", /, **facts: Any) -> None:
     """Raise Failure, with the row that differs most, unless two tensors agree."""
     expect(isinstance(got, Tensor), f"it returns {type(got).__name__}, not a tensor")
-    shapes = f"the shape is {tuple(got.shape)}, and should be {tuple(wanted.shape)}"
-    expect(got.shape == wanted.shape, shapes, got=got, **facts)
-    a, b = (x.reshape(-1, x.size(-1)) for x in (got, wanted))
+    shapes = f"the shape is {tuple(got.shape)}, and should be {tuple(expected.shape)}"
+    expect(got.shape == expected.shape, shapes, got=got, **facts)
+    a, b = (x.reshape(-1, x.size(-1)) for x in (got, expected))
     worst = int((a - b).abs().amax(-1).nan_to_num(torch.inf).argmax())
     row = f"a row: {numbers(a[worst])}, and should be {numbers(b[worst])}"
-    expect(close(got, wanted), seen, row, got=got, **facts)
+    expect(close(got, expected), seen, row, got=got, **facts)
 
 
-def told_by(predicate: Predicate, facts: SimpleNamespace) -> bool:
+def was_made(predicate: Predicate, facts: SimpleNamespace) -> bool:
     """Tell whether a mistake was made, by its predicate."""
     try:
-        told = torch.as_tensor(predicate(facts))
-        condition = told.dtype == torch.bool and told.dim() == 0
-        return bool(told) if condition else close(torch.as_tensor(facts.got), told, 1e-3)
+        result = torch.as_tensor(predicate(facts))
+        is_condition = result.dtype == torch.bool and result.dim() == 0
+        return bool(result) if is_condition else close(torch.as_tensor(facts.got), result, 1e-3)
     except (RuntimeError, IndexError, ValueError, AttributeError, ArithmeticError):
         return False  # where these facts are not known, nobody can make this mistake
 

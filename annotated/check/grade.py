@@ -35,9 +35,8 @@ NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
 def not_graded(folder: Path, file: Path) -> Path | None:
     """Return what keeps a file below a folder from being graded, itself or a folder above it, if anything."""
-    parts = file.relative_to(folder).parts
-    left_out = (Path(*parts[: i + 1]) for i, part in enumerate(parts) if part.startswith(NOT_GRADED))
-    return next(left_out, None)
+    path = file.relative_to(folder)
+    return next((x for x in (*reversed(path.parents), path) if x.name.startswith(NOT_GRADED)), None)
 
 
 def grade(
@@ -58,7 +57,7 @@ def grade(
     """
     required = required_parts(require)
     adapter = adapter and adapter.absolute()
-    known = {"required": required, "not_applicable": excused(adapter), "adapter": str(adapter or "")}
+    settings = {"required": required, "not_applicable": excused(adapter), "adapter": str(adapter or "")}
     if not seconds > 0:
         raise ValueError(f"a submission needs some time, not {seconds:g} seconds")
     files = sorted(file for file in folder.rglob("*.py") if not_graded(folder, file) is None)
@@ -68,39 +67,43 @@ def grade(
     if context.get_start_method() == "forkserver":  # PyTorch is loaded once, not in each process
         context.set_forkserver_preload(["torch._dynamo", __name__])
 
-    def one(path: Path) -> Report:
-        findings, why = tuple[Finding, ...](), ""
+    def report_on(path: Path) -> Report:
+        findings, problem = tuple[Finding, ...](), ""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-            place = Path(name).resolve()
+            sandbox = Path(name).resolve()
             try:
-                findings, why = checked(copy_for(path, folder, place), place)
+                result = check_copy(copy_for(path, folder, sandbox), sandbox)
+                findings, problem = ((), result) if isinstance(result, str) else (result, "")
             except (OSError, EOFError) as error:  # such as that the process which starts the others has died
-                why = f"{type(error).__name__}: {error}"
+                problem = f"{type(error).__name__}: {error}"
 
-        def cut(text: str) -> str:
-            return text.replace(str(place), str(folder))[:TEXT]
+        def shortened(text: str) -> str:
+            return text.replace(str(sandbox), str(folder))[:TEXT]
 
-        findings = tuple(Finding(**{k: cut(x) for k, x in asdict(f).items()}) for f in findings)  # type: ignore[arg-type]
-        failed = Finding("file", "It can be checked at all.", "", "failed", why)
+        findings = tuple(Finding(**{k: shortened(x) for k, x in asdict(f).items()}) for f in findings)  # type: ignore[arg-type]
+        failed = Finding("file", "It can be checked at all.", "", "failed", problem)
         name = str(path.relative_to(folder).with_suffix(""))
         return Report((*(findings or (failed,)), *lacking(findings, required)), name)
 
-    def checked(path: Path, place: Path) -> tuple[tuple[Finding, ...], str]:
-        (receiver, sender), (asks, answers) = context.Pipe(duplex=False), context.Pipe()
-        each = min(20, seconds / 2)
-        executes = path, place, folder.absolute(), adapter, each
-        judges = sender, asks, 10 * each, adapter, known
-        tasks = (execute, (answers, *executes)), (judge, judges)
-        processes = [context.Process(target=task, args=given, daemon=True) for task, given in tasks]
+    def check_copy(path: Path, sandbox: Path) -> tuple[Finding, ...] | str:
+        receiver, sender = context.Pipe(duplex=False)
+        for_judge, for_worker = context.Pipe()
+        per_call = min(20, seconds / 2)
+        work = for_worker, path, sandbox, folder.absolute(), adapter, per_call
+        judging = sender, for_judge, 10 * per_call, adapter, settings
+        processes = [
+            context.Process(target=execute, args=work, daemon=True),
+            context.Process(target=judge, args=judging, daemon=True),
+        ]
         for process in processes:
             process.start()
-        for end in (sender, asks, answers):
+        for end in (sender, for_judge, for_worker):
             end.close()
         try:
             if not receiver.poll(300):  # loading PyTorch does not count
                 raise OSError("no process was started within five minutes")
             receiver.recv()
-            found = receiver.recv() if receiver.poll(seconds) else f"still running after {seconds:g} seconds"
+            return receiver.recv() if receiver.poll(seconds) else f"still running after {seconds:g} seconds"
         finally:
             if hasattr(os, "killpg"):
                 with contextlib.suppress(OSError):  # whatever it has started
@@ -109,38 +112,33 @@ def grade(
                 process.kill()
                 process.join()
             receiver.close()
-        return ((), found) if isinstance(found, str) else (found, "")
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(one, files))
+        return list(pool.map(report_on, files))
 
 
-def copy_for(path: Path, folder: Path, place: Path) -> Path:
+def copy_for(path: Path, folder: Path, sandbox: Path) -> Path:
     """Copy a submission, what lies beside it in a folder of its own, and what is shared. Return its copy."""
     if path.is_symlink():
         raise OSError("it is a link to another file")
-    own = path.parent
-    while (own / "__init__.py").exists() and own.parent != folder:
-        own = own.parent
+    project = path.parent
+    while (project / "__init__.py").exists() and project.parent != folder:
+        project = project.parent
 
     def left_out(inside: str, names: list[str]) -> set[str]:
-        files = {name: Path(inside, name) for name in names}
-        large = {
-            name
-            for name, x in files.items()
-            if x.is_symlink() or (x.is_file() and x.stat().st_size > 1 << 20)
-        }
-        return large | {name for name in names if name.startswith((".", "__pycache__"))}
+        files = [Path(inside, name) for name in names if not name.startswith((".", "__pycache__"))]
+        copied = {x.name for x in files if not x.is_symlink() and (x.is_dir() or x.stat().st_size <= 1 << 20)}
+        return {*names} - copied
 
     shared = [x for x in folder.iterdir() if x.name[0] == "_" != x.name[1:2]]
-    for source in {path, *shared} if own == folder else {own, *shared}:
-        target = place / source.relative_to(folder)
+    for source in {path if project == folder else project, *shared}:
+        target = sandbox / source.relative_to(folder)
         if source.is_dir():
             shutil.copytree(source, target, ignore=left_out, dirs_exist_ok=True)
         elif not source.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-    return place / path.relative_to(folder)
+    return sandbox / path.relative_to(folder)
 
 
 def required_parts(require: Iterable[str]) -> list[str]:
@@ -155,10 +153,10 @@ def required_parts(require: Iterable[str]) -> list[str]:
 def excused(adapter: Path | None) -> dict[str, str]:
     """Return the laws that an adapter says not to apply, read off its text: no submission says it."""
     tree = ast.parse(adapter.read_bytes() if adapter else b"")
-    sets = [(n.value, ast.dump(n)) for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign)]
-    said = [value for value, text in sets if value and "id='NOT_APPLICABLE', ctx=Store" in text]
+    assignments = [x for x in tree.body if isinstance(x, ast.Assign | ast.AnnAssign) and x.value]
+    values = [x.value for x in assignments if "id='NOT_APPLICABLE', ctx=Store" in ast.dump(x)]
     try:
-        return dict(ast.literal_eval(said[-1])) if said else {}
+        return dict(ast.literal_eval(values[-1])) if values else {}
     except ValueError:
         raise ValueError(f"{adapter}: NOT_APPLICABLE must be a dictionary of texts, written out") from None
 
@@ -168,56 +166,56 @@ def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]
 
     Those that the adapter says not to apply do not count.
     """
-    says, found = "The submission has each part that is required, and laws of it are kept.", []
+    says = "The submission has each part that is required, and laws of it are kept."
     status = {f.law: f.status for f in findings if not f.seen.startswith(EXCUSED)}
+    failures = []
     for part in required:
-        laws = [status[law.name] for law in LAWS if law.part == part and law.name in status]
-        kept, name = laws.count("passed"), PARTS[part][0]
-        if kept < max(1, len(laws) / 2):
-            why = f"{kept} of {len(laws)} laws of `{name}` were kept, and half must be"
-            seen = why if kept else f"no law of `{name}` was kept"
-            found.append(Finding(f"required: {part}", says, "", "failed", seen))
-    return found
+        statuses = [status[law.name] for law in LAWS if law.part == part and law.name in status]
+        kept, name = statuses.count("passed"), PARTS[part][0]
+        if kept < max(1, len(statuses) / 2):
+            few = f"{kept} of {len(statuses)} laws of `{name}` were kept, and half must be"
+            seen = few if kept else f"no law of `{name}` was kept"
+            failures.append(Finding(f"required: {part}", says, "", "failed", seen))
+    return failures
 
 
 # ---- the two processes: one executes the file, the other never does
 
 
 def judge(
-    sender: Connection, host: Connection, seconds: float, adapter: Path | None, known: dict[str, Any]
+    sender: Connection, worker: Connection, seconds: float, adapter: Path | None, settings: dict[str, Any]
 ) -> None:
-    """Hold what another process executes to the laws, and send what is found."""
+    """Hold what another process executes to the laws, and send the findings, or why there are none."""
     torch.set_num_threads(1)
     sender.send("begun")
     try:
-        found: Any = hold_loaded(lambda: Asked(host).code(**known), adapter, seconds)
+        sender.send(hold_loaded(lambda: Asked(worker).code(**settings), adapter, seconds))
     except Gone:
-        found = "the process died"
-    sender.send(found)
+        sender.send("the process died")
 
 
 def execute(
-    host: Connection, path: Path, place: Path, folder: Path, adapter: Path | None, seconds: float
+    judge: Connection, path: Path, sandbox: Path, folder: Path, adapter: Path | None, seconds: float
 ) -> None:
     """Execute a file, and answer what is asked about it. What it prints goes nowhere."""
     if os.name == "posix":
-        host = alone(host)
+        judge = isolated(judge)
     torch.set_num_threads(1)
-    os.environ |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR"), str(place))
+    os.environ |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR"), str(sandbox))
     os.chdir(path.parent)
     with as_script(path), as_script(adapter or path):
-        answers = Answers(host, lambda: Code.load(path, adapter), seconds)
-        forget_ours()
-        confine(place, [folder, Path(__file__).parents[1]], adapter)
+        answers = Answers(judge, lambda: Code.load(path, adapter), seconds)
+        refuse_annotated()
+        confine(sandbox, [folder, Path(__file__).parents[1]], adapter)
         answers.wire.serve()
     os._exit(0)
 
 
-def alone(host: Connection) -> Connection:
-    """Keep this process from what others have open; return its connection."""
+def isolated(connection: Connection) -> Connection:
+    """Close what this process shares with others, except its connection, which is returned."""
     os.setsid()  # so that all of its processes can be ended
     nothing, pipe = os.open(os.devnull, os.O_RDWR), 3
-    os.dup2(host.fileno(), pipe)
+    os.dup2(connection.fileno(), pipe)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     os.closerange(pipe + 1, 4096)
@@ -226,7 +224,7 @@ def alone(host: Connection) -> Connection:
     return Connection(pipe)
 
 
-def forget_ours() -> None:
+def refuse_annotated() -> None:
     """Keep a file from importing this package: a submission is one's own work."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "annotated"]:
         del sys.modules[name]

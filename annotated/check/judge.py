@@ -1,8 +1,8 @@
-"""Hold code to the laws that another process executes: what is asked and told are numbers.
+"""The process that holds a submission to the laws: it asks the worker, which executes the file, for numbers.
 
-A part is called over there. A module of it is mirrored here: it has the same parameters, which a law may
-read and change, and where a law looks at what runs, the mirror runs through it again, as it was told.
-PyTorch's linear maps, tables and norms are computed here: what is told of what they give counts for nothing.
+A part is called in the worker. Each of its modules has a mirror here, with the same parameters, which a law
+may read and change. Where a law looks at what runs, the mirrors run again in the order that the worker
+reports. PyTorch's linear maps, tables and norms are computed here: the worker is not asked for their output.
 """
 
 import builtins
@@ -36,21 +36,21 @@ ERRORS = {name: getattr(builtins, name) for name in NAMES.split()}  # which laws
 
 
 class Asked:
-    """A process that executes a file, and what is known of it."""
+    """The worker, and what is known of its modules, by their numbers there."""
 
     def __init__(self, connection: Connection):
         self.wire = Wire(connection, self.answer)
         self.modules = dict[int, nn.Module]()
         self.numbers = dict[nn.Module, int]()
         self.names = dict[nn.Module, dict[str, int]]()  # the numbers of its parameters and buffers
-        self.shared = dict[int, Any]()
-        self.sent = dict[int, Any]()  # parameters and buffers as they are known over there
+        self.shared = dict[int, Any]()  # parameters and buffers, which several modules may share
+        self.sent = dict[int, Any]()  # their values as the worker has them
         self.callbacks: list[Any] = []
-        self.tape: Iterator[Any] | None = None  # what ran over there, while it is run through again
+        self.tape: Iterator[Any] | None = None  # what ran in the worker, while it is replayed
         self.seeds = itertools.count()
 
     def ask(self, **question: Any) -> Any:
-        """Ask for something. Raises what was raised over there."""
+        """Ask for something. Raises the error that the worker met."""
         reply = self.wire.ask(question)
         if reply is not None and "error" in reply:
             raise error_of(reply)
@@ -60,15 +60,15 @@ class Asked:
         function, method = self.callbacks[question["callback"]], question["method"]
         if isinstance(function, StandIn) and method in METHODS:
             function = getattr(function, method)
-        given, named = unpack(question["given"], refuse)
-        return pack(function(*given, **named), refuse)
+        args, kwargs = unpack(question["arguments"], refuse)
+        return pack(function(*args, **kwargs), refuse)
 
-    def code(self, **known: Any) -> Code:
-        """Let the file be executed, and return its parts. Raises what was raised by it."""
-        told = self.ask(do="load")
-        said = {name: unpack(x, refuse) for name, x in told["said"].items()}
-        parts = {name: self.made(x) for name, x in told["parts"].items()}
-        return Code(parts, **{**said, **known}, elsewhere=self)
+    def code(self, **settings: Any) -> Code:
+        """Let the file be executed, and return its parts. Raises the error of the file, if it has one."""
+        reply = self.ask(do="load")
+        conventions = {name: unpack(x, refuse) for name, x in reply["conventions"].items()}
+        parts = {name: self.made(x) for name, x in reply["parts"].items()}
+        return Code(parts, **{**conventions, **settings}, elsewhere=self)
 
     def compete(self, module: nn.Module, vocab: int) -> None:
         if module in self.numbers:
@@ -76,58 +76,58 @@ class Asked:
 
     # ---- calls
 
-    def call(self, of: int, method: str, args: Any, named: Any, mirror: nn.Module | None = None) -> Any:
-        """Call something over there, with modules as they are here."""
-        grad, given = torch.is_grad_enabled(), tensors_in([args, named])
-        modules = [
-            m for m in (mirror, *args, *named.values()) if isinstance(m, nn.Module) and m in self.numbers
-        ]
-        held = {number: x for m in modules for number, x in self.tensors(m)}
-        needs = [n for n, x in enumerate(given) if grad and x.requires_grad]
-        learns = [n for n, x in held.items() if grad and x.requires_grad]
-        plain = any(isinstance(mode, NoDropout) for mode in _get_current_function_mode_stack())
-        taped = plain or bool(hooks._global_forward_hooks or _get_current_dispatch_mode_stack())
+    def call(self, of: int, method: str, args: Any, kwargs: Any, mirror: nn.Module | None = None) -> Any:
+        """Call something in the worker, with modules as they are here."""
+        grad, tensors = torch.is_grad_enabled(), tensors_in([args, kwargs])
+        values = [x for x in (mirror, *args, *kwargs.values()) if isinstance(x, nn.Module)]
+        modules = [m for m in values if m in self.numbers]
+        parameters = {number: x for m in modules for number, x in self.tensors(m)}
+        needed = [n for n, x in enumerate(tensors) if grad and x.requires_grad]
+        learned = [n for n, x in parameters.items() if grad and x.requires_grad]
+        no_dropout = any(isinstance(mode, NoDropout) for mode in _get_current_function_mode_stack())
         question = {
             "do": "call",
             "of": of,
             "method": method,
-            "given": pack([args, named], self.say),
-            "needs": needs,
-            "learns": learns,
+            "arguments": pack([args, kwargs], self.say),
+            "needed": needed,
+            "learned": learned,
             "modules": [[self.numbers[m], m.training] for m in modules],
-            "moved": any(x.is_meta for x in held.values()),
-            "changed": [[n, pack(x, refuse)] for n, x in held.items() if self.changed(n, x)],
+            "moved": any(x.is_meta for x in parameters.values()),
+            "changed": [[n, pack(x, refuse)] for n, x in parameters.items() if self.changed(n, x)],
             "random": pack(torch.get_rng_state(), refuse) if mirror is None else next(self.seeds),
             "grad": grad,
             "meta": torch.get_default_device().type == "meta",
-            "plain": plain,
-            "taped": taped,
-            "back": None,
+            "no dropout": no_dropout,
+            "taped": no_dropout or bool(hooks._global_forward_hooks or _get_current_dispatch_mode_stack()),
+            "gradients": None,
         }
         reply = self.ask(**question)
         result = unpack(reply["result"], self.made)
-        for n, x in reply["wrote"]:
-            given[n].data.copy_(unpack(x, refuse))
-        if any(reply["learned"]) and (leaves := [given[n] for n in needs] + [held[n] for n in learns]):
+        for n, x in reply["written"]:
+            tensors[n].data.copy_(unpack(x, refuse))
+        differentiable = reply["differentiable"]
+        leaves = [*(tensors[n] for n in needed), *(parameters[n] for n in learned)]
+        if any(differentiable) and leaves:
 
-            def back(grads: Any) -> Any:
-                return unpack(self.ask(**question | {"back": pack(grads, refuse)}), refuse)
+            def back(gradients: Any) -> Any:
+                return unpack(self.ask(**question | {"gradients": pack(gradients, refuse)}), refuse)
 
-            learned = [x for x, yes in zip(tensors_in(result), reply["learned"], strict=True) if yes]
-            outputs, which = iter(Through.apply(back, learned, *leaves)), iter(reply["learned"])
-            result = mapped(result, lambda x: next(outputs) if next(which) else x)
-        self.run_through(reply["tape"][1:-1] if mirror is not None and not method else reply["tape"])
+            outputs = [x for x, yes in zip(tensors_in(result), differentiable, strict=True) if yes]
+            connected, which = iter(Through.apply(back, outputs, *leaves)), iter(differentiable)
+            result = mapped(result, lambda x: next(connected) if next(which) else x)
+        self.replay(reply["tape"][1:-1] if mirror is not None and not method else reply["tape"])
         return result
 
     def tensors(self, module: nn.Module) -> Iterator[tuple[int, Tensor]]:
-        """Return the parameters and buffers of a mirror, with their numbers over there."""
+        """Return the parameters and buffers of a mirror, with their numbers in the worker."""
         for part in module.modules():
             for name, number in self.names.get(part, {}).items():
                 if (x := getattr(part, name)) is not None:
                     yield number, x
 
     def changed(self, number: int, x: Tensor) -> bool:
-        """Tell whether something has other numbers than over there, and that it has these from now on."""
+        """Tell whether a tensor has other values than in the worker, which is then sent these."""
         before = self.sent[number]
         if x.is_meta or (x.dtype == before.dtype and torch.equal(x, before)):
             return False
@@ -135,7 +135,7 @@ class Asked:
         return True
 
     def say(self, x: Any) -> Any:
-        """Say a module that is known over there by its number, and a function of a law by another."""
+        """Write a module that the worker has as its number, and a function of a law as a callback."""
         if isinstance(x, nn.Module) and x in self.numbers:
             return {"of": self.numbers[x]}
         if not callable(x):
@@ -146,17 +146,17 @@ class Asked:
 
     # ---- what ran
 
-    def run_through(self, tape: list[Any]) -> None:
-        """Let what ran over there run here, as far as it was told: whoever looks on sees it."""
-        before, self.tape = self.tape, iter(tape)
+    def replay(self, tape: list[Any]) -> None:
+        """Run here what ran in the worker, so that the hooks and modes of a law see it."""
+        outer, self.tape = self.tape, iter(tape)
         try:
             with torch.no_grad():
-                self.play()
+                self.replay_call()
         finally:
-            self.tape = before
+            self.tape = outer
 
-    def play(self) -> Any:
-        """Run through what is told of one call, and return what it gave."""
+    def replay_call(self) -> Any:
+        """Replay the tape to the end of one call, and return what it gave."""
         for event in self.tape or ():
             if "end" in event:
                 return unpack(event["end"], self.made)
@@ -169,7 +169,7 @@ class Asked:
                 F.dropout(unpack(event["dropout"], refuse), 0.0, training=False)
             else:
                 module = self.made(event["begin"])
-                module(*unpack(event["given"], self.made))
+                module(*unpack(event["inputs"], self.made))
                 if not isinstance(module, Mirror):
                     next(e for e in self.tape or () if "end" in e)
         return None
@@ -177,60 +177,70 @@ class Asked:
     # ---- what is no number
 
     def made(self, x: dict[str, Any]) -> Any:
-        """Return what stands here for something over there."""
+        """Return what stands here for something in the worker."""
         if "module" in x:
-            return self.modules[x["module"]] if x["is"] is None else self.mirror(x["module"], x["is"])
+            number, description = x["module"], x["description"]
+            return self.modules[number] if description is None else self.mirror(number, description)
         if "function" in x:
-            return self.function(x["function"], "", x["name"], x["takes"], x["class"])
-        thing = type(str(x["object"]), (), {})()
-        vars(thing).update({name: unpack(y, refuse) for name, y in x["has"].items()})
-        return thing
+            return self.function(x["function"], "", x["name"], x["parameters"], x["class"])
+        result = type(str(x["object"]), (), {})()
+        vars(result).update({name: unpack(y, refuse) for name, y in x["fields"].items()})
+        return result
 
-    def function(self, of: int, method: str, name: str, takes: Any, of_class: bool = False) -> Any:
-        def function(*args: Any, **named: Any) -> Any:
-            return self.call(of, method, args, named, self.modules.get(of))
+    def function(self, of: int, method: str, name: str, parameters: Any, of_class: bool = False) -> Any:
+        """Return a function, or a class to be called, that runs in the worker."""
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return self.call(of, method, args, kwargs, self.modules.get(of))
 
         if of_class:
-            made = lambda cls, *args, **named: self.call(of, "", args, named)  # noqa: E731
-            return type(name, (), {"__new__": made, "__signature__": signature(takes)})
+            made = lambda cls, *args, **kwargs: self.call(of, "", args, kwargs)  # noqa: E731
+            return type(name, (), {"__new__": made, "__signature__": signature(parameters)})
         function.__name__ = name
-        function.__signature__ = signature(takes)  # type: ignore[attr-defined]
+        function.__signature__ = signature(parameters)  # type: ignore[attr-defined]
         return function
 
-    def mirror(self, number: int, told: dict[str, Any]) -> nn.Module:
-        """Make what stands here for a module: PyTorch's own where it is computed here, else a `Mirror`."""
-        base = getattr(nn, told["base"], nn.Module)
-        kind, space = base, {"__module__": told["from"], "__signature__": signature(told["made of"])}
-        space |= {n: partialmethod(getattr(nn.Module, n)) for n in told["hides"]}
-        if not (issubclass(base, COMPUTED) and not told["own forward"]):
-
-            def forward(mirror: nn.Module, *args: Any, **named: Any) -> Any:
-                return self.play() if self.tape is not None else self.call(number, "", args, named, mirror)
-
-            forward.__signature__ = signature(told["takes"] and [["self", 1, False], *told["takes"]])  # type: ignore[attr-defined]
-            own = {"forward": forward} if told["own forward"] or base is not nn.Module else {}
-            kind = type(told["name"], (Mirror,) if base is nn.Module else (Mirror, base), space | own)
-        elif not told["exact"]:
-            kind = type(told["name"], (base,), space)
-        made = self.modules[number] = kind.__new__(kind)
-        nn.Module.__init__(made)
-        self.numbers[made] = number
-        vars(made).update({n: unpack(x, refuse) for n, x in told["plain"].items()
-                           if n.isidentifier() and n not in vars(made) and not hasattr(kind, n)})  # fmt: skip
-        for name, child in told["children"]:
-            made._modules[name] = self.made(child)
-        self.names[made] = {name: n for name, n, *_ in told["tensors"]}
-        for name, n, x, learned, grad in told["tensors"]:
+    def mirror(self, number: int, description: dict[str, Any]) -> nn.Module:
+        """Make what stands here for a module of the worker, with its parameters, buffers and children."""
+        kind = self.mirror_class(number, description)
+        mirror = self.modules[number] = kind.__new__(kind)
+        nn.Module.__init__(mirror)
+        self.numbers[mirror] = number
+        names = [name for name in description["plain"] if name.isidentifier() and not hasattr(mirror, name)]
+        vars(mirror).update({name: unpack(description["plain"][name], refuse) for name in names})
+        for name, child in description["children"]:
+            mirror._modules[name] = self.made(child)
+        self.names[mirror] = {name: n for name, n, *_ in description["tensors"]}
+        for name, n, x, learned, grad in description["tensors"]:
             if n not in self.shared:
                 x = unpack(x, refuse)
                 self.sent[n] = x if x is None else x.clone()
                 self.shared[n] = nn.Parameter(x, grad) if learned and x is not None else x
-            (made._parameters if learned else made._buffers)[name] = self.shared[n]
-        for name in METHODS if isinstance(made, Mirror) else ():
-            if (takes := told["methods"].get(name, ...)) is not ...:
-                vars(made)[name] = self.function(number, name, name, takes)
-        made.training = told["training"]
-        return made
+            (mirror._parameters if learned else mirror._buffers)[name] = self.shared[n]
+        for name, parameters in description["methods"].items() if isinstance(mirror, Mirror) else ():
+            if name in METHODS:
+                vars(mirror)[name] = self.function(number, name, name, parameters)
+        mirror.training = description["training"]
+        return mirror
+
+    def mirror_class(self, number: int, description: dict[str, Any]) -> Any:
+        """Return the class of a mirror: PyTorch's own where it is computed here, else a `Mirror`."""
+        base, name = getattr(nn, description["base"], nn.Module), description["name"]
+        space = {"__module__": description["from"], "__signature__": signature(description["settings"])}
+        space |= {n: partialmethod(getattr(nn.Module, n)) for n in description["overrides"]}
+        if issubclass(base, COMPUTED) and not description["own forward"]:
+            return base if description["exact"] else type(name, (base,), space)
+
+        def forward(mirror: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self.tape is not None:
+                return self.replay_call()
+            return self.call(number, "", args, kwargs, mirror)
+
+        parameters = description["parameters"]
+        forward.__signature__ = signature(parameters and [["self", 1, False], *parameters])  # type: ignore[attr-defined]
+        if description["own forward"] or base is not nn.Module:
+            space["forward"] = forward
+        return type(name, (Mirror,) if base is nn.Module else (Mirror, base), space)
 
 
 class Mirror(nn.Module):
@@ -238,7 +248,7 @@ class Mirror(nn.Module):
 
 
 class Through(torch.autograd.Function):
-    """Let gradients go the way that numbers went: through another process."""
+    """Send gradients the way that the values came: through the worker."""
 
     @staticmethod
     def forward(ctx: Any, back: Any, outputs: list[Tensor], *leaves: Tensor) -> Any:
@@ -250,27 +260,28 @@ class Through(torch.autograd.Function):
         return (None, None, *ctx.back(grads))
 
 
-def signature(takes: list[Any] | None) -> Any:
-    """Return the signature of a function, or of C code, which does not tell it, what is none."""
-    if takes is None:
-        return "not told"
+def signature(parameters: list[Any] | None) -> Any:
+    """Return the signature of a function, or none where its parameters are not known, as of C code."""
+    if parameters is None:
+        return "not known"
     empty = inspect.Parameter.empty
     kinds = [*inspect._ParameterKind]  # in the order of their numbers
-    parameters = [inspect.Parameter(n, kinds[kind], default=None if has else empty) for n, kind, has in takes]
-    return inspect.Signature(parameters, __validate_parameters__=False)
+    described = (
+        (name, kinds[kind], None if has_default else empty) for name, kind, has_default in parameters
+    )
+    each = [inspect.Parameter(name, kind, default=default) for name, kind, default in described]
+    return inspect.Signature(each, __validate_parameters__=False)
 
 
-def error_of(told: dict[str, Any]) -> BaseException:
-    """Return an error as it was raised over there."""
-    message, kinds = str(told["error"])[:TEXT], [str(kind)[:TEXT] for kind in told["kinds"]]
+def error_of(reply: dict[str, Any]) -> BaseException:
+    """Return an error as the worker describes it: no file is read that the description names."""
+    message, kinds = str(reply["error"])[:TEXT], [str(kind)[:TEXT] for kind in reply["kinds"]]
     if kinds[0] == "TimeUp":
         return TimeUp(message)
     base = next((ERRORS[kind] for kind in kinds if kind in ERRORS), Exception)
     error = type(kinds[0], (base,), {"__str__": lambda _: message, "__module__": "builtins"})(message)
-    error.frames = [frame(*map(str, told)) for told in told["frames"][-50:]]
+    error.frames = [
+        traceback.FrameSummary(file[:TEXT], int(number), name[:TEXT], lookup_line=False, line=line[:TEXT])
+        for file, number, name, line in (map(str, frame) for frame in reply["frames"][-50:])
+    ]
     return error
-
-
-def frame(file: str, number: str, name: str, line: str) -> traceback.FrameSummary:
-    """Return a line of a traceback as it is told: nothing is read from a file that somebody names."""
-    return traceback.FrameSummary(file[:TEXT], int(number), name[:TEXT], lookup_line=False, line=line[:TEXT])

@@ -29,7 +29,7 @@ class Law:
     name: str
     part: str  # what it is a law of: a key of `user_code.PARTS`
     lesson: str  # the notebook that explains it
-    after: tuple[str, ...]  # how the names of laws begin from whose failure that of this one may follow
+    after: tuple[str, ...]  # how the names of the laws begin from whose failure a failure of this may follow
     holds: Callable[[Code], str | None]  # raises Failure; may return a remark
 
     def __call__(self, code: Code, seconds: float = SECONDS) -> Finding:
@@ -54,17 +54,21 @@ class Law:
             if isinstance(error, NotImplementedError) and not unsupported:
                 return finding("todo", "not written yet")
             if not isinstance(error, TimeUp) and code.is_stub(self.part):  # a part that it uses has the error
-                told = crash(error)
-                return finding("todo", f"not written yet; raises {told['seen']}", traceback=told["traceback"])
+                raised = crash(error)
+                seen = f"not written yet; raises {raised['seen']}"
+                return finding("todo", seen, traceback=raised["traceback"])
             if code.adapter and raised_in(error) == code.adapter:
                 status: Status = "failed" if self.part in code.required else "missing"
                 return finding(status, f"the adapter fails: {crash(error)['seen']}")
             return finding("failed", **crash(error))
 
+    def may_follow(self, other: "Law") -> bool:
+        """Tell whether a failure of this law may follow from a failure of another."""
+        return other.name.startswith(self.after) or (self.part == "make_model" and other.part in OF_A_MODEL)
+
 
 LAWS: list[Law] = []
-# What a model is made of: its own laws may follow from theirs.
-OF_A_MODEL = [*PARTS][: [*PARTS].index("make_model")]
+OF_A_MODEL = [*PARTS][: [*PARTS].index("make_model")]  # the parts that a model is made of
 
 
 def law(lesson: str, part: str, name: str, *after: str) -> Callable[[Callable[[Code], str | None]], Law]:
@@ -79,16 +83,16 @@ def law(lesson: str, part: str, name: str, *after: str) -> Callable[[Callable[[C
 
 def blame_causes(findings: list[Finding]) -> list[Finding]:
     """Let a failure that may follow from an earlier one say so, and name no mistake of its own."""
-    laws, failed, told = {law.name: law for law in LAWS}, list[str](), []
-    for f in findings:
-        if f.status == "failed" and f.law in laws:
-            law, parts = laws[f.law], OF_A_MODEL if laws[f.law].part == "make_model" else ()
-            causes = [name for name in failed if name.startswith(law.after) or laws[name].part in parts]
-            failed.append(f.law)
-            told.append(replace(f, follows=causes[0], mistake="") if causes else f)
-        else:
-            told.append(f)
-    return told
+    laws = {law.name: law for law in LAWS}
+    broken: list[Law] = []
+    blamed = list(findings)
+    for n, finding in enumerate(findings):
+        if finding.status == "failed" and finding.law in laws:
+            law = laws[finding.law]
+            if causes := [other.name for other in broken if law.may_follow(other)]:
+                blamed[n] = replace(finding, follows=causes[0], mistake="")
+            broken.append(law)
+    return blamed
 
 
 # ---- code that hangs, ends the process, or crashes
@@ -112,16 +116,16 @@ def guard(seconds: float) -> Iterator[None]:
         if signum == signal.SIGPROF or computed - before < seconds / 100:
             raise TimeUp(f"still running after {seconds:g} seconds")
 
-    before = []
+    timers = []
     if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
         computing, waiting = (signal.ITIMER_PROF, signal.SIGPROF), (signal.ITIMER_REAL, signal.SIGALRM)
         for (timer, signum), limit in ((computing, seconds), (waiting, 5 * seconds)):
-            before.append((timer, signum, signal.signal(signum, stop)))
+            timers.append((timer, signum, signal.signal(signum, stop)))
             signal.setitimer(timer, limit, limit)
     try:
         yield
     finally:
-        for timer, signum, handler in before:
+        for timer, signum, handler in timers:
             signal.setitimer(timer, 0)
             signal.signal(signum, handler)
 
@@ -130,8 +134,8 @@ def own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the part of a traceback that lies in the code under test."""
     if hasattr(error, "frames"):  # of another process
         return list(error.frames)
-    others = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<frozen")
-    return [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(others)]
+    not_theirs = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "<frozen")
+    return [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(not_theirs)]
 
 
 def raised_in(error: BaseException) -> str:
@@ -143,8 +147,8 @@ def crash(error: BaseException) -> dict[str, str]:
     """Say what happened, with the part of the traceback that lies in the code under test."""
     if isinstance(error, TimeUp):
         return {"seen": str(error)}
-    own = own_frames(error)
-    shown = traceback.format_list(own if len(own) < 6 else [*own[:2], *own[-3:]])
+    frames = own_frames(error)
+    lines = traceback.format_list(frames if len(frames) < 6 else [*frames[:2], *frames[-3:]])
+    lines += traceback.format_exception_only(error)
     seen = f"{type(error).__name__}: {error}".splitlines()[0]
-    shown += traceback.format_exception_only(error)
-    return {"seen": seen, "mistake": explain("", seen), "traceback": "".join(shown)}
+    return {"seen": seen, "mistake": explain("", seen), "traceback": "".join(lines)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from annotated.check.assertions import Predicates, close, each, softmax, told_by
+from annotated.check.assertions import Predicates, close, each, softmax, was_made
 
 # The usual mistake behind what is seen, by a part of its words: errors, and what laws say.
 SEEN = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
@@ -16,8 +16,8 @@ SEEN = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encodin
 
 def explain(law: str, seen: str, /, **facts: Any) -> str:
     """Name the mistake that would give exactly this, or else the usual one behind what is seen."""
-    given = SimpleNamespace(**facts)
-    exact = (mistake for mistake, predicate in MISTAKES.get(law, {}).items() if told_by(predicate, given))
+    observed = SimpleNamespace(**facts)
+    exact = (mistake for mistake, predicate in MISTAKES.get(law, {}).items() if was_made(predicate, observed))
     usual = (mistake for table in SEEN.values() for text, mistake in table.items() if text in seen)
     return next(exact, next(usual, ""))
 
@@ -240,7 +240,7 @@ MISTAKES: Predicates = {
         "the sign of the loss is lost": lambda f: f.right < 0,
     },
     "smoothing: padding": {"the mean is over all rows: divide by the number of real tokens": lambda f: math.isclose(2 * f.long, f.short, rel_tol=1e-3)},
-    "rate: equation 3": {  # steps s; `rate` computes with changes, by what is wanted
+    "rate: equation 3": {  # steps s; `rate` computes with changes, by what is right
         "max stands where min should": lambda f: f.rate(least=torch.maximum),
         "the factor d_model^-0.5 is missing": lambda f: f.rate(of_d=0),
         "the sign of d_model's exponent is lost: it is -0.5": lambda f: f.rate(of_d=0.5),

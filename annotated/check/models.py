@@ -13,22 +13,22 @@ from annotated.check.user_code import (
     Code,
     Missing,
     Unclear,
-    first,
     parameters_of,
     perturb,
     takes_all,
+    tensor_of,
     unclear,
 )
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
-TELLS = ["__call__", "parameters", "modules", "children"]
-TELLS += [f"named_{name}" for name in TELLS[1:]]
+INSPECTION = ["__call__", "parameters", "modules", "children"]  # by which laws look into a module
+INSPECTION += [f"named_{name}" for name in INSPECTION[1:]]
 HEADS = ("generator", "project", "projection", "projection_layer", "fc_out", "out", "linear", "fc", "head")
 METHODS = "encode", "decode", *HEADS  # of a model, which laws and searches call
 
 
-def hides(module: nn.Module, name: str) -> bool:
-    """Tell whether a module has one of PyTorch's methods of its own."""
+def overrides(module: nn.Module, name: str) -> bool:
+    """Tell whether a module replaces one of PyTorch's methods by its own."""
     return name in vars(module) or getattr(type(module), name) is not getattr(nn.Module, name)
 
 
@@ -40,13 +40,13 @@ class Model:
     module: nn.Module
     vocab: int  # of the target
     pad: int
-    first: list[Tensor] = field(default_factory=list)  # its first weights, where they are drawn again
+    first_weights: list[Tensor] = field(default_factory=list)  # where they are drawn again
 
     @classmethod
     def of(cls, code: Code, shake: float = 0.2, **sizes: Any) -> "Model":
         """Build a model of two layers, far enough from its first weights that every part counts."""
         sizes = {**SIZES, "dropout": 0.0, "pad": code.pad, "device": "cpu", **sizes}
-        make = code["make_model"]
+        make = code.find("make_model")
         rest = [f"**{p.name}" for p in parameters_of(make) or () if p.kind is p.VAR_KEYWORD]
         if rest and not takes_all(make, "d_model"):
             raise unclear(make, *rest)
@@ -58,8 +58,8 @@ class Model:
             raise Missing("needs a `make_model` that returns a torch.nn.Module")
         inside = [module]
         for part in inside:
-            for name in TELLS:  # what is hidden from PyTorch is hidden from the laws
-                if hides(part, name):
+            for name in INSPECTION:  # what is hidden from PyTorch is hidden from the laws
+                if overrides(part, name):
                     raise Unclear(f"{type(part).__name__} has its own `{name}`: what it holds cannot be told")
             inside += [x for x in part._modules.values() if x is not None and x not in inside]
         vocabularies = {sizes["src_vocab"], sizes["tgt_vocab"]}
@@ -87,25 +87,33 @@ class Model:
             raise Missing("needs a model with `encode`")
         mask = self.masks(src, src)["src_mask"]
         encode: Any = self.module.encode
-        return self.code.flip(first(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
+        return self.code.flip(tensor_of(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
 
     def states(self, src: Tensor, tgt: Tensor, memory: Tensor | None = None) -> Any:
         """Return what `decode`, or the whole model, gives for tokens (B, S) and (B, T)."""
-        module, flip, masks = cast(Any, self.module), self.code.flip, self.masks(src, tgt)
-        target = {"tgt": flip(tgt), "tgt_mask": masks["tgt_mask"]}
-        if hasattr(module, "encode") and hasattr(module, "decode"):
-            memory = self.encode(src) if memory is None else memory
-            source = {"memory": flip(memory), "src_mask": masks["src_mask"]}
-            return first(self.code.call(module.decode, **source, **target))
-        return first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
+        module: Any = self.module
+        if not self.in_two_steps:
+            return self.forward(src, tgt)
+        memory = self.code.flip(self.encode(src) if memory is None else memory)
+        target = self.code.flip(tgt)
+        return tensor_of(self.code.call(module.decode, memory=memory, tgt=target, **self.masks(src, tgt)))
+
+    @property
+    def in_two_steps(self) -> bool:
+        """Whether the model has `encode` and `decode`."""
+        return hasattr(self.module, "encode") and hasattr(self.module, "decode")
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Any:
+        """Return what the model's own `forward` gives."""
+        masks, flip = self.masks(src, tgt), self.code.flip
+        return tensor_of(self.code.call(self.module, src=flip(src), tgt=flip(tgt), **masks))
 
     def agrees(self, src: Tensor, tgt: Tensor) -> bool:
         """Tell whether `forward` gives what `encode` and `decode` do, if there are all three."""
-        module, flip, masks = self.module, self.code.flip, self.masks(src, tgt)
-        if all(hasattr(module, name) for name in ("encode", "decode")) and "forward" in vars(type(module)):
+        if self.in_two_steps and "forward" in vars(type(self.module)):
             with suppress(Missing):
-                whole = first(self.code.call(module, src=flip(src), tgt=flip(tgt), **masks))
-                states, out = self.states(src, tgt), flip(self.raw(src, tgt))
+                whole = self.forward(src, tgt)
+                states, out = self.states(src, tgt), self.code.flip(self.raw(src, tgt))
                 return any(close(whole, x) for x in (states, out, out.reshape(-1, self.vocab)))
         return True
 
@@ -118,7 +126,7 @@ class Model:
             heads = [getattr(self.module, name) for name in HEADS if hasattr(self.module, name)]
             if not heads:
                 raise Missing(f"needs log-probabilities (B, T, {self.vocab}), not {tuple(states.shape)}")
-            states = first(heads[0](states))
+            states = tensor_of(heads[0](states))
         if states.shape[:2] != shape and states.numel() == tgt.numel() * self.vocab:
             states = states.view(*shape, -1)
         return self.code.flip(states)
@@ -161,7 +169,7 @@ class StandIn(nn.Module):
 
 def searchable(code: Code) -> Code:
     """Return code that has a model: its own, or a stand-in. Raises Missing if its masks are its own."""
-    if "make_model" in code:
+    if code.has("make_model"):
         return code
     if code.true_hides or not code.batch_first or code.mask_dims != 3:
         raise Missing("needs a `make_model` of these conventions")
@@ -173,17 +181,17 @@ END, START = 2, 3
 
 def compete(module: nn.Module, vocab: int, elsewhere: Any = None) -> None:
     """Let a model give scores that are as good as drawn, also where it runs, if in another process."""
-    maps = [m for m in module.modules() if isinstance(m, nn.Linear) and m.out_features == vocab]
-    for each in maps:
-        each.register_forward_hook(lambda module, args, scores: drawn(args[0], scores))
+    to_words = [m for m in module.modules() if isinstance(m, nn.Linear) and m.out_features == vocab]
+    for linear in to_words:
+        linear.register_forward_hook(lambda module, args, scores: drawn(args[0], scores))
     decode: Any = getattr(module, "decode", None)
     if elsewhere is not None:
         elsewhere.compete(module, vocab)
-    elif not maps and decode is not None:  # it multiplies by its table
+    elif not to_words and decode is not None:  # it multiplies by its table
 
         @wraps(decode)
         def wrapped(*args: Any, **named: Any) -> Tensor:
-            scores = first(decode(*args, **named))
+            scores = tensor_of(decode(*args, **named))
             return drawn(scores, scores).log_softmax(-1)
 
         cast(Any, module).decode = wrapped

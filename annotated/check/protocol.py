@@ -12,13 +12,13 @@ from torch import Tensor
 
 from annotated.check.assertions import as_plain
 
-MOST = 1 << 26  # bytes of a message
-WORDS = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool"
-DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in WORDS.split()}
+MAX_BYTES = 1 << 26  # of a message
+NAMES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool"
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NAMES.split()}
 
 
 def pack(x: Any, other: Callable[[Any], Any]) -> Any:
-    """Say a value in JSON; `other` says what is no number, text, tensor, list or dictionary."""
+    """Write a value as JSON; `other` writes what is no number, text, tensor, list or dictionary."""
     if x is None or isinstance(x, bool | int | float | str):
         return x
     if isinstance(x, Tensor):
@@ -36,7 +36,7 @@ def pack(x: Any, other: Callable[[Any], Any]) -> Any:
 
 
 def unpack(x: Any, other: Callable[[dict[str, Any]], Any]) -> Any:
-    """Return what `pack` has said."""
+    """Read a value that `pack` has written; `other` reads what its own `other` wrote."""
     if not isinstance(x, dict):
         return x
     if "meta" in x:
@@ -59,9 +59,9 @@ def refuse(x: Any) -> Any:
 
 
 def fields(x: Any) -> dict[str, Any]:
-    """Return what an object shows, without its methods."""
-    shown = {n: getattr(x, n, None) for n in dir(x) if not n.startswith("_")}
-    return {n: y for n, y in shown.items() if not callable(y)}
+    """Return the public attributes of an object, without its methods."""
+    public = {name: getattr(x, name, None) for name in dir(x) if not name.startswith("_")}
+    return {name: value for name, value in public.items() if not callable(value)}
 
 
 def mapped(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -80,14 +80,10 @@ def mapped(x: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def tensors_in(x: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-
-    def keep(x: Tensor) -> Tensor:
-        found.append(x)
-        return x
-
-    mapped(x, keep)
-    return found
+    """Return the tensors in a value, in the order in which `mapped` changes them."""
+    tensors: list[Tensor] = []
+    mapped(x, lambda tensor: tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    return tensors
 
 
 class Gone(BaseException):
@@ -108,7 +104,7 @@ class Wire:
 
     def receive(self) -> Any:
         try:
-            return json.loads(self.connection.recv_bytes(MOST))
+            return json.loads(self.connection.recv_bytes(MAX_BYTES))
         except (EOFError, OSError, ValueError, RecursionError) as error:
             raise Gone from error
 

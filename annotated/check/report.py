@@ -79,31 +79,32 @@ class Report:
 
     def text(self, verbose: bool = False) -> str:
         """Lay out what passed, what failed and why, and, if verbose, each law that does not apply."""
-        tried, lines = len(self.findings) - self.count("missing"), list[str]()
+        lines: list[str] = []
+        tried = len(self.findings) - self.count("missing")
         if tried < self.count("missing"):
-            told = f"{tried} of {len(self.findings)} laws could be tried"
-            lines.append(f"{told}; for the rest, an adapter can say what stands for what")
+            few = f"{tried} of {len(self.findings)} laws could be tried"
+            lines.append(f"{few}; for the rest, an adapter can say what stands for what")
         lines += [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
         todo: dict[str, list[str]] = {}
         for f in self.of("todo"):
             todo.setdefault(f.traceback.rstrip(), []).append(f.law)
         for raised, laws in todo.items():
             subjects = dict.fromkeys(law.partition(":")[0].replace(" ", "\u00a0") for law in laws)
-            told = f"· not written yet: {len(laws)} laws, of {', '.join(subjects)}"
-            wrapped = textwrap.wrap(told, 100, subsequent_indent="    ", break_on_hyphens=False)
+            unwritten = f"· not written yet: {len(laws)} laws, of {', '.join(subjects)}"
+            wrapped = textwrap.wrap(unwritten, 100, subsequent_indent="    ", break_on_hyphens=False)
             lines += [line.replace("\u00a0", " ") for line in wrapped]
             if raised:
                 lines.append(textwrap.indent(f"What is written raises an error:\n{raised}", "    "))
-        seen: dict[str, str] = {}
+        first_with: dict[str, str] = {}
         for f in self.of("failed"):
             frames = f.traceback.rpartition("    ")[0]  # without the message, which may name other sizes
-            before = seen.setdefault(frames, f.law) if frames else f.law
-            texts = f.paragraphs() if before == f.law else [f"the same error as in {before}"]
+            first = first_with.setdefault(frames, f.law) if frames else f.law
+            texts = f.paragraphs() if first == f.law else [f"the same error as in {first}"]
             lines += [f"✗ {f.law}: FAILED", textwrap.indent("\n".join(texts), "    ")]
         reasons: dict[str, list[str]] = {}
         for f in self.of("missing"):
-            shown = f.seen if verbose or "adapter" in f.seen else "text(verbose=True) or --verbose says why"
-            reasons.setdefault(shown, []).append(f.law)
+            reason = f.seen if verbose or "adapter" in f.seen else "text(verbose=True) or --verbose says why"
+            reasons.setdefault(reason, []).append(f.law)
         for reason, laws in sorted(reasons.items()):
             short = f"- laws that do not apply: {len(laws)} ({reason})"
             lines += textwrap.wrap(f"- {reason}: {', '.join(laws)}" if verbose else short, 100)
@@ -129,13 +130,13 @@ class Report:
             texts = "".join(f"<{tag}>{text}</{tag}>" for tag, text in tagged)
             cells = f'<td>{WORDS[f.status]}</td><td style="text-align:left">{texts}</td>'
             rows.append(f"<tr><td>{SIGNS[f.status]}</td><td>{f.law}</td>{cells}</tr>")
-        told = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary_and_advice())
-        return f"<table>{''.join(rows)}</table>{told}"
+        advice = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary_and_advice())
+        return f"<table>{''.join(rows)}</table>{advice}"
 
     def to_json(self) -> str:
-        whole = {"name": self.name, "passed": self.passed, "counts": self.counts()}
-        whole["findings"] = [asdict(finding) for finding in self.findings]
-        return json.dumps(whole, indent=1, ensure_ascii=False)
+        report = {"name": self.name, "passed": self.passed, "counts": self.counts()}
+        report["findings"] = [asdict(finding) for finding in self.findings]
+        return json.dumps(report, indent=1, ensure_ascii=False)
 
 
 def junit(reports: list[Report]) -> str:

@@ -53,6 +53,7 @@ class Walk:
         expected = len([p for p in (S, T) if any(w.x.shape[-2:] == (p, p) for w in self.trace.weights)])
         if not stacks or len(stacks) < expected:
             raise Unclear("its layers are not found: needs lists of modules, each called once")
+        self.last = stacks[-1][-1]  # layer of the decoder
         self.decoder = self.read("decoder", stacks[-1], T)
         self.encoder = self.read("encoder", stacks[0], S) if len(stacks) > 1 else []
 
@@ -61,13 +62,14 @@ class Walk:
         calls: dict[nn.Module, list[Call]] = {}
         for call in self.trace.calls:
             calls.setdefault(call.module, []).append(call)
-        found = []
+        stacks = []
         for module in self.model.modules(nn.ModuleList, nn.Sequential):
             layers = [calls.get(layer, []) for layer in module.children()]
-            once = [c for layer in layers for c in layer if any(w in c for w in self.trace.weights)]
+            once = [c for layer in layers for c in layer if any(c.encloses(w) for w in self.trace.weights)]
             if len(layers) == SIZES["N"] and len(once) == len(layers) == sum(map(len, layers)):
-                found.append(sorted(once, key=lambda c: c.begin))
-        outermost = [s for s in found if not any(s[0] in layer for other in found for layer in other)]
+                stacks.append(sorted(once, key=lambda c: c.begin))
+        layers = [layer for stack in stacks for layer in stack]
+        outermost = [stack for stack in stacks if not any(layer.encloses(stack[0]) for layer in layers)]
         return sorted(outermost, key=lambda stack: stack[0].begin)
 
     def read(self, name: str, calls: list[Call], length: int) -> list[Layer]:
@@ -80,67 +82,71 @@ class Walk:
         return layers
 
     def sublayers(self, layer: Call) -> list[Sublayer]:
-        inside = sorted((c for c in self.trace.calls if c in layer), key=lambda c: c.begin)
-        attentions: dict[int, tuple[Call, str]] = {}
-        for spot in self.trace.weights:
-            if spot in layer:
-                around = [c for c in inside if spot in c]  # from the outermost
-                with_maps = [c for c in around if sum(p.dim() > 1 for p in c.module.parameters()) > 1]
-                if not with_maps:
-                    raise Missing("its attention is not a module that holds its maps")
-                call = with_maps[-1]
-                for outer in reversed(with_maps[:-1]):  # a head of several
-                    inner, more = ([w for w in self.trace.weights if w in c] for c in (call, outer))
-                    if len(more) > len(inner) and len({w.x.shape[-2:] for w in more}) == 1:
-                        call = outer
-                attentions[call.begin] = call, SELF if spot.x.size(-1) == spot.x.size(-2) else CROSS
-        found = [self.sublayer(kind, [call], inside) for call, kind in attentions.values()]
-        outside = [c for c in inside if not any(c in a or c is a for a, _ in attentions.values())]
+        """Return the sub-layers of a layer, in the order in which they ran."""
+        inside = sorted((c for c in self.trace.calls if layer.encloses(c)), key=lambda c: c.begin)
+        attentions: dict[int, tuple[str, Call]] = {}
+        for weights in (w for w in self.trace.weights if layer.encloses(w)):
+            call = self.attention_around(weights, inside)
+            attentions[call.begin] = SELF if weights.x.size(-1) == weights.x.size(-2) else CROSS, call
+        sublayers = [self.sublayer(kind, [call], inside) for kind, call in attentions.values()]
+        outside = [c for c in inside if not any(a is c or a.encloses(c) for _, a in attentions.values())]
         maps = [c for c in outside if isinstance(c.module, MAPS)]
         if not maps:  # such as two matrices
-            maps = [c for c in outside if sum(p.dim() > 1 for p in c.module.parameters()) > 1
-                    and not any(a in c for a, _ in attentions.values())][:1]  # fmt: skip
+            around = [c for c in inside if any(c.encloses(a) for _, a in attentions.values())]
+            maps = [c for c in outside if holds_maps(c) and c not in around][:1]
         if maps:
-            found.append(self.sublayer(NETWORK, maps, inside))
-        return sorted(found, key=lambda sublayer: sublayer.begin)
+            sublayers.append(self.sublayer(NETWORK, maps, inside))
+        return sorted(sublayers, key=lambda sublayer: sublayer.begin)
+
+    def attention_around(self, weights: Call, inside: list[Call]) -> Call:
+        """Return the call of the module, of all its heads, in which attention weights were computed."""
+        with_maps = [c for c in inside if c.encloses(weights) and holds_maps(c)]  # from the outermost
+        if not with_maps:
+            raise Missing("its attention is not a module that holds its maps")
+        call = with_maps[-1]
+        for outer in reversed(with_maps[:-1]):  # a head of several
+            inner, more = ([w for w in self.trace.weights if c.encloses(w)] for c in (call, outer))
+            if len(more) > len(inner) and len({w.x.shape[-2:] for w in more}) == 1:
+                call = outer
+        return call
 
     def sublayer(self, kind: str, maps: list[Call], inside: list[Call]) -> Sublayer:
-        around = [c for c in inside if all(m in c or m is c for m in maps)]
-        own = around[-1] if around else maps[0]  # a network may be two maps without a module of their own
-        linear = [c for c in inside if isinstance(c.module, MAPS) and (c in own or c in maps)]
+        """Return the sub-layer of these maps: the innermost module around them, or the maps themselves."""
+        around = [c for c in inside if all(m is c or c.encloses(m) for m in maps)]
+        call = around[-1] if around else maps[0]  # a network may be two maps without a module of their own
+        linear = [c for c in inside if isinstance(c.module, MAPS) and (call.encloses(c) or c in maps)]
 
         def vectors(tensors: list[Any]) -> list[Tensor]:  # a convolution has its features second
             floats = [x for x in tensors if isinstance(x, Tensor) and x.dim() == 3 and x.is_floating_point()]
             return [y for x in floats for y in (x, x.mT) if y.shape in self.x_shapes.values()]
 
-        inputs = vectors(own.inputs)
+        inputs = vectors(call.inputs)
         reads = vectors([c.x for c in linear])[:1] or inputs[:1]
-        gives = vectors([own.output if around else None, *(c.output for c in linear[-1:])])
+        gives = vectors([call.output if around else None, *(c.output for c in linear[-1:])])
         if not reads or not gives:
             raise Missing("a sub-layer of it does not map vectors (B, T, d_model) to vectors")
-        return Sublayer(kind, own.begin, inputs, reads[0], gives, maps)
+        return Sublayer(kind, call.begin, inputs, reads[0], gives, maps)
 
     @cached_property
     def memory(self) -> list[Tensor]:
         """What each decoder layer's attention reads besides its own words."""
-        shape = self.x_shapes[S]
-        of = [[x for s in layer.sublayers if s.kind == CROSS for x in s.inputs if x.shape == shape]
-              for layer in self.decoder]  # fmt: skip
-        return [xs[0] for xs in of if xs]
+        crossing = [[s for s in layer.sublayers if s.kind == CROSS] for layer in self.decoder]
+        reads = [[x for s in subs for x in s.inputs if x.shape == self.x_shapes[S]] for subs in crossing]
+        return [xs[0] for xs in reads if xs]
 
     @cached_property
     def states(self) -> list[Tensor]:
         """What leaves the decoder, if known: it enters the map to words, or a module gave it last."""
-        after = [c for c in self.trace.calls if c.begin > self.last.end]
-        maps = [c.x for c in after if getattr(c.x, "shape", None) == self.x_shapes[T]
-                and getattr(c.output, "shape", (0,))[-1] == self.model.vocab]  # fmt: skip
-        modules = [c.output for c in after if getattr(c.output, "shape", None) == self.x_shapes[T]]
-        return [*maps[:1], *modules[-1:]][:1]
+        after = [c for c in self.trace.calls if c.begin > self.last.end and isinstance(c.output, Tensor)]
+        to_words = [c.x for c in after if c.output.shape[-1:] == (self.model.vocab,)]
+        entered = [x for x in to_words if isinstance(x, Tensor) and x.shape == self.x_shapes[T]]
+        modules = [c.output for c in after if c.output.shape == self.x_shapes[T]]
+        return [*entered[:1], *modules[-1:]][:1]
 
-    @property
-    def last(self) -> Call:
-        """The call of the last layer of the decoder."""
-        return self.stacks()[-1][-1]
+
+def holds_maps(call: Call) -> bool:
+    """Tell whether the module of a call has two matrices or more."""
+    return sum(p.dim() > 1 for p in call.module.parameters()) > 1
 
 
 def follow(layer: Layer, calls: Calls) -> str:
@@ -158,7 +164,7 @@ def follow(layer: Layer, calls: Calls) -> str:
             return order
         except (Failure, Missing) as problem:
             problems.append((step, problem))
-    step, furthest = max(problems, key=lambda p: (p[0], isinstance(p[1], Failure)))
+    _, furthest = max(problems, key=lambda p: (p[0], isinstance(p[1], Failure)))
     raise furthest
 
 
@@ -167,8 +173,8 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
     sub = layer.sublayers[step]
     inputs = [x for x in sub.inputs if x.shape == stream.shape] or [sub.reads]
     norms = normalized(stream, calls)
-    wanted = [stream] if order == "post-norm" else norms
-    right = [any(close(x, y) for y in wanted) for x in inputs]
+    expected = [stream] if order == "post-norm" else norms
+    right = [any(close(x, y) for y in expected) for x in inputs]
     inside = all(close(x, stream) for x in inputs) and any(close(sub.reads, y) for y in norms)
     where = f"{layer.name}, {sub.kind}"
     if all(right) or (order == "pre-norm" and inside):
@@ -179,11 +185,9 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
     if order == "pre-norm" and any(close(x, stream) for x in inputs):
         mistake = "in pre-norm each sub-layer reads the sum normalized: x + f(norm(x))"
         raise Failure(f"{where}: it reads the sum itself, not normalized", mistake=mistake)
-    known = {"what the layer was given": [layer.x]} if step else {}
-    if step:
-        before = "what the sub-layer before it gave, without residual connection"
-        known[before] = layer.sublayers[step - 1].gives
-    for what, tensors in known.items():
+    previous = "what the sub-layer before it gave, without residual connection"
+    earlier = {"what the layer was given": [layer.x], previous: layer.sublayers[step - 1].gives}
+    for what, tensors in earlier.items() if step else ():
         read = any(close(x, z) for x in inputs for y in tensors for z in (y, *normalized(y, calls)))
         parallel = close(layer.out, layer.x + sum(s.gives[0] for s in layer.sublayers))
         if read and not parallel:

@@ -72,8 +72,10 @@ def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
     learned = [name for name, _ in model.module.named_parameters() if name in missing]  # buffers are its own
     if learned or unexpected:
         lacks, has = (", ".join(names[:3]) or "nothing" for names in (unexpected, learned))
-        told = f"the weights have {lacks}, which your model lacks, and lack {has}, which it has. "
-        raise ValueError(f"{told}Take the stubs' names, and post-norm, without a norm after the last layer")
+        message = f"the weights have {lacks}, which your model lacks, and lack {has}, which it has. "
+        raise ValueError(
+            f"{message}Take the stubs' names, and post-norm, without a norm after the last layer"
+        )
     src = torch.tensor([[*tokenizer.encode(text), tokenizer.end]])
     tokens: list[int] = []
     with torch.no_grad():
@@ -83,8 +85,10 @@ def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
             tokens.append(int(row.index_fill(0, torch.tensor(list(shipped.forbidden)), -torch.inf).argmax()))
         tgt = torch.tensor([[tokenizer.start, *tokens]])
         outputs = outputs_of(model, src, tgt)
-        wanted = outputs_of(replace(model, code=Code({}), module=shipped.model), src, tgt)
-    differs = (name for name in outputs if name in wanted and not close(outputs[name], wanted[name], 1e-3))
+        expected = outputs_of(replace(model, code=Code({}), module=shipped.model), src, tgt)
+    differs = (
+        name for name in outputs if name in expected and not close(outputs[name], expected[name], 1e-3)
+    )
     other = next(differs, "").removesuffix(".dropout")  # which changes nothing: what it was given differs
     return tokenizer.decode(tokens[:-1]), shipped.translate([text], beam=1)[0], other
 

@@ -18,10 +18,10 @@ from torch.utils._pytree import tree_leaves
 
 from annotated.check.assertions import close, expect
 from annotated.check.mistakes import explain
-from annotated.check.user_code import first, takes
+from annotated.check.user_code import takes, tensor_of
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """A call of a module, a softmax or dropout: copies of its tensors, for code may change them in place."""
 
@@ -35,7 +35,8 @@ class Call:
     def x(self) -> Any:
         return next(iter(self.inputs), None)
 
-    def __contains__(self, other: "Call") -> bool:
+    def encloses(self, other: "Call") -> bool:
+        """Tell whether another call ran during this one."""
         return self.begin < other.begin and other.end < self.end
 
 
@@ -57,7 +58,8 @@ class Trace:
         return self.time
 
     def spot(self, x: Tensor) -> Call:
-        return Call(NOTHING, [x.detach().clone()], now := self.now(), now)
+        now = self.now()
+        return Call(NOTHING, [x.detach().clone()], begin=now, end=now)
 
 
 def copies(values: Any) -> list[Tensor]:
@@ -116,30 +118,30 @@ def spied(trace: Trace | None = None) -> Iterator[list[Tensor]]:
 
 def record(run: Callable[[], Any]) -> tuple[Any, Trace]:
     """Return what a run without dropout gives, and all that is recorded of it."""
-    found = Trace()
-    with NoDropout(found), spied(found):
-        out, found.calls = trace(run, found)
-    return out, found
+    recorded = Trace()
+    with NoDropout(recorded), spied(recorded):
+        out, _ = trace(run, recorded)
+    return out, recorded
 
 
-def trace(run: Callable[[], Any], found: Trace | None = None) -> tuple[Any, list[Call]]:
+def trace(run: Callable[[], Any], recorded: Trace | None = None) -> tuple[Any, list[Call]]:
     """Return what a run gives, and each call of a module in it, in order of their ends."""
-    found, stack, calls = found or Trace(), list[Call](), list[Call]()
+    recorded, running = recorded or Trace(), list[Call]()
 
     def before(module: nn.Module, args: Any) -> None:
-        stack.append(Call(module, copies(args), found.now()))
+        running.append(Call(module, copies(args), recorded.now()))
 
     def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
-        call = stack.pop()
+        call = running.pop()
         call.inputs += copies(kwargs.values())
-        call.end, call.output = found.now(), out
-        if isinstance(result := first(out, strict=False), Tensor):
+        call.end, call.output = recorded.now(), out
+        if isinstance(result := tensor_of(out, strict=False), Tensor):
             call.output = result.detach().clone()
-        calls.append(call)
+        recorded.calls.append(call)
 
     ends = register_module_forward_hook(after, with_kwargs=True)
     with register_module_forward_pre_hook(before), ends:
-        return run(), calls
+        return run(), recorded.calls
 
 
 def expect_modes(part: Any, build: Callable[[float], nn.Module], run: Callable[[nn.Module], Tensor]) -> None:
@@ -155,24 +157,24 @@ def expect_modes(part: Any, build: Callable[[float], nn.Module], run: Callable[[
 
 def unreached(module: nn.Module) -> list[str]:
     """Return the parameters that no gradient has reached, and the parts of fused ones, such as W^Q."""
-    found = []
+    names = []
     for name, p in module.named_parameters():
         grad = torch.zeros_like(p) if p.grad is None else p.grad
         fused = p.dim() == 2 and p.size(0) in (2 * p.size(1), 3 * p.size(1))
         parts = grad.split(p.size(1)) if fused else grad if p.dim() > 2 and len(p) <= 4 else ()
         if p.requires_grad and not grad.any():
-            found.append(name)
+            names.append(name)
         elif p.requires_grad:
-            found += [f"part {n} of {name}" for n, part in enumerate(parts) if not part.any()]
-    return found
+            names += [f"part {n} of {name}" for n, part in enumerate(parts) if not part.any()]
+    return names
 
 
 def normalized(x: Tensor, calls: Calls = ()) -> list[Tensor]:
     """Normalize as PyTorch does, as the classic with its unbiased deviation, and as norms in a trace did."""
     y = F.layer_norm(x, x.shape[-1:])
     norms = [c for c in calls if "norm" in type(c.module).__name__.lower() and c.inputs]
-    own = [c.output for c in norms if close(c.x, x, 1e-5)]
-    return [y, y * math.sqrt(1 - 1 / x.size(-1)), *own]
+    traced = [c.output for c in norms if close(c.x, x, 1e-5)]
+    return [y, y * math.sqrt(1 - 1 / x.size(-1)), *traced]
 
 
 def residual_mistake(got: Tensor, x: Tensor, f: Callable[[Tensor], Tensor]) -> str:

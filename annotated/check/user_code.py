@@ -23,6 +23,7 @@ Mask = Tensor | None
 
 
 def plain(name: str) -> str:
+    """Return a name without its case and underscores."""
     return name.replace("_", "").lower()
 
 
@@ -53,40 +54,45 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     copies = {key: x.clone() if isinstance(x, Tensor) else x for key, x in values.items()}
     if parameters is None:  # C code, which does not tell its parameters
         return function(*(x for x in copies.values() if x is not None))
-    used, unknown = match(parameters, values)
-    left = [key for key, x in values.items() if key not in used.values() and x is not None]
-    if len(unknown) == len(left) == 1 and unknown[0][0] != "*":
-        used[unknown.pop()] = left[0]
+    keys, unknown = match(parameters, values)
+    unused = [key for key, x in values.items() if key not in keys.values() and x is not None]
+    if len(unknown) == len(unused) == 1 and unknown[0][0] != "*":
+        keys[unknown.pop()] = unused[0]
     if unknown:
         raise unclear(function, *unknown)
-    known = {name: copies[key] for name, key in used.items()}
-    in_order = [known.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in known]
-    result = function(*in_order, **known)
+    named = {name: copies[key] for name, key in keys.items()}
+    positional = [named.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in named]
+    result = function(*positional, **named)
     changed = [key for key, x in values.items() if isinstance(x, Tensor) and not unchanged(x, copies[key])]
     expect(not changed, f"it writes into the {' and '.join(changed)} that it is given")
     return result
 
 
+def output_of(function: Callable[..., Any], /, **values: Any) -> Any:
+    """Call as `call` does, and return the tensor of the result."""
+    return tensor_of(call(function, **values))
+
+
 def unclear(function: Any, *parameters: str) -> Unclear:
-    what = getattr(function, "__name__", type(function).__name__)
-    return Unclear(f"what is `{', '.join(parameters)}` of `{what}`? Say how to call it in an adapter")
+    name = getattr(function, "__name__", type(function).__name__)
+    return Unclear(f"what is `{', '.join(parameters)}` of `{name}`? Say how to call it in an adapter")
 
 
 def match(parameters: Iterable[inspect.Parameter], values: Names) -> tuple[dict[str, str], list[str]]:
     """Return which of `values` each parameter takes, and the required parameters where that is not known."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    named = [p for p in parameters if p.kind not in variadic]
-    keys = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in named}
-    sure = {found[0] for found in keys.values() if len(found) == 1}
-    used: dict[str, str] = {}
-    for name, found in keys.items():  # a name with two meanings has the one that no other parameter has
-        exact = [key for key in found if plain(key) == plain(name)]
-        if found:
-            used[name] = [*exact, *(key for key in found if key not in sure), *found][0]
-    unknown = [p.name for p in named if p.name not in used and (p.default is p.empty or not sure)]
-    if not named and values:  # such as *args
+    single = [p for p in parameters if p.kind not in variadic]
+    meanings = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in single}
+    sure = {keys[0] for keys in meanings.values() if len(keys) == 1}
+    chosen: dict[str, str] = {}
+    for name, keys in meanings.items():  # a name with two meanings has the one that no other parameter has
+        exact = [key for key in keys if plain(key) == plain(name)]
+        if keys:
+            chosen[name] = [*exact, *(key for key in keys if key not in sure), *keys][0]
+    unknown = [p.name for p in single if p.name not in chosen and (p.default is p.empty or not sure)]
+    if not single and values:  # such as *args
         unknown += [f"*{p.name}" for p in parameters]
-    return used, unknown
+    return chosen, unknown
 
 
 def parameters_of(function: Any) -> list[inspect.Parameter] | None:
@@ -95,13 +101,14 @@ def parameters_of(function: Any) -> list[inspect.Parameter] | None:
     What it takes out of its **kwargs by name, as its source says, is among them.
     """
     with suppress(TypeError, ValueError):  # a module's own call says nothing about its arguments
-        spoken = function.forward if isinstance(function, nn.Module) else function
-        found = [*inspect.signature(spoken).parameters.values()]
-        for rest in [p for p in found if p.kind is p.VAR_KEYWORD]:
+        function = function.forward if isinstance(function, nn.Module) else function
+        parameters = [*inspect.signature(function).parameters.values()]
+        for rest in [p for p in parameters if p.kind is p.VAR_KEYWORD]:
             with suppress(OSError):
-                taken = re.findall(rf"\b{rest.name}(?:\.\w+\(|\[)[\"'](\w+)", inspect.getsource(spoken))
-                found += [inspect.Parameter(n, rest.KEYWORD_ONLY, default=None) for n in dict.fromkeys(taken)]
-        return found
+                names = re.findall(rf"\b{rest.name}(?:\.\w+\(|\[)[\"'](\w+)", inspect.getsource(function))
+                optional = {name: inspect.Parameter(name, rest.KEYWORD_ONLY, default=None) for name in names}
+                parameters += optional.values()
+        return parameters
     return None
 
 
@@ -116,17 +123,17 @@ def takes_all(function: Any, *keys: str) -> bool:
     return {*keys} == {*used.values()}
 
 
-def first(result: Any, strict: bool = True) -> Any:
+def tensor_of(result: Any, strict: bool = True) -> Any:
     """Return the tensor of a result: itself, the first of several, or that in a dictionary or an object."""
     if isinstance(result, tuple | list) and result:
-        return first(result[0], strict)
+        return tensor_of(result[0], strict)
     fields = result if isinstance(result, Mapping) else getattr(result, "__dict__", {})
     if not isinstance(result, Tensor | nn.Module) and fields:
         tensors = {name: x for name, x in fields.items() if isinstance(x, Tensor)}
-        told = [name for name in tensors if name in NAMES["constants"]["outputs"].split()] or [*tensors]
-        if strict and len(tensors) > 1 and len(told) != 1:
+        outputs = [name for name in tensors if name in NAMES["constants"]["outputs"].split()] or [*tensors]
+        if strict and len(tensors) > 1 and len(outputs) != 1:
             raise Unclear(f"which of {', '.join(tensors)} is the output? Return it in an adapter")
-        return first(tensors[told[0]]) if told else result
+        return tensor_of(tensors[outputs[0]]) if outputs else result
     return as_plain(result)
 
 
@@ -152,9 +159,8 @@ class Code:
         """Read a module or a dictionary; names and conventions (in capitals) of an adapter win."""
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
         names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
-        said: dict[str, Any] = {s: names[s.upper()] for s in CONVENTIONS if s.upper() in names}
-        said = {s: type(getattr(cls, s, {}))(x) for s, x in said.items()}
-        code = cls(names, **said)
+        conventions = {name: names[name.upper()] for name in CONVENTIONS if name.upper() in names}
+        code = cls(names, **{name: type(getattr(cls, name, {}))(x) for name, x in conventions.items()})
         if pads := [names[name] for name in PADS if isinstance(names.get(name), int)]:
             code.pad, code.knows_pad = pads[0], True
         if "MASK_DIMS" not in names and any(map(makes_4d_masks, names.values())):
@@ -168,34 +174,35 @@ class Code:
         What the file only imports from this package is nobody's own work, and does not count.
         """
         module = load(path)
-        own = {name: x for name, x in vars(module).items() if origin(x) != "annotated"}
-        code = cls.of(own, vars(load(adapter, {"mine": module})) if adapter else None)
+        names = {name: x for name, x in vars(module).items() if origin(x) != "annotated"}
+        code = cls.of(names, vars(load(adapter, {"mine": module})) if adapter else None)
         return replace(code, adapter=str(adapter or ""))
 
-    def __getitem__(self, part: str) -> Any:
+    def find(self, part: str) -> Any:
         """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
-        by_name = {plain(name): x for name, x in sorted(self.names.items()) if callable(x)}
+        functions = {name: x for name, x in sorted(self.names.items()) if callable(x)}
+        respelled = {plain(name): x for name, x in functions.items()}
         for name in PARTS[part]:  # as it is spelled, then whatever its case and underscores
-            for found in (self.names.get(name), by_name.get(plain(name))):
-                if callable(found):
-                    return found
+            if (function := functions.get(name, respelled.get(plain(name)))) is not None:
+                return function
         raise Missing(f"needs `{PARTS[part][0]}`")
 
-    def __contains__(self, part: str) -> bool:
+    def has(self, part: str) -> bool:
+        """Tell whether a part is there."""
         with suppress(Missing):
-            return bool(self[part])
+            return bool(self.find(part))
         return False
 
     def is_stub(self, part: str) -> bool:
         """Tell whether a part is there, but not written yet."""
         with suppress(Missing, KeyError, OSError, TypeError):
-            return "raise NotImplementedError\n" in inspect.getsource(self[part])
+            return "raise NotImplementedError\n" in inspect.getsource(self.find(part))
         return False
 
     def build(self, part: str, **values: Any) -> nn.Module:
         """Make a module in evaluation mode. Its random numbers, and what follows, are always the same."""
         torch.manual_seed(0)
-        module = call(self[part], **values)
+        module = call(self.find(part), **values)
         torch.manual_seed(1)
         return module.eval() if isinstance(module, nn.Module) else module
 
@@ -209,33 +216,34 @@ class Code:
         for key, m in masks.items():
             shaped = m if m.dim() >= (dims or self.mask_dims) else m.unsqueeze(1)
             masks[key] = ~shaped if self.true_hides else shaped
-        numbers = values | {key: m.int() for key, m in masks.items()}
+        with_integers = values | {key: m.int() for key, m in masks.items()}
         if self.integers or not masks:
-            return call(function, **numbers)
+            return call(function, **with_integers)
         try:
             return call(function, **values | masks)
         except (TypeError, RuntimeError, ValueError, AssertionError):
             with suppress(Exception):
-                result = call(function, **numbers)
+                result = call(function, **with_integers)
                 self.integers = True
                 return result
             raise
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, **more: Any) -> Any:
         """Call `attention`, a function or a module."""
-        function, d_k = self["attention"], query.size(-1)
+        function, d_k = self.find("attention"), query.size(-1)
         if inspect.isclass(function):
             function = self.build("attention", d_k=d_k, temperature=math.sqrt(d_k), dropout=0.0)
-        given, all_seen = {"query": query, "key": key, "value": value}, torch.ones(1, 1, key.size(-2))
+        tensors = {"query": query, "key": key, "value": value}
+        nothing_hidden = torch.ones(1, 1, key.size(-2))
         try:
-            return self.masked(function, 1, mask, all_seen, **given, **more)
+            return self.masked(function, 1, mask, nothing_hidden, **tensors, **more)
         except RuntimeError as error:
             if "3D tensor" not in str(error) or query.dim() != 4:
                 raise
         heads = query.shape[:2]  # it wants each head as a sentence of its own
-        folded = {name: x.flatten(0, 1) for name, x in given.items()}
+        folded = {name: x.flatten(0, 1) for name, x in tensors.items()}
         mask = None if mask is None else mask.expand(*heads, -1, -1).flatten(0, 1)
-        result = self.masked(function, 1, mask, all_seen, **folded, **more)
+        result = self.masked(function, 1, mask, nothing_hidden, **folded, **more)
         outputs = result if isinstance(result, tuple | list) else (result,)
         return tuple(x.unflatten(0, heads) if isinstance(x, Tensor) else x for x in outputs)
 
@@ -244,34 +252,34 @@ class Code:
     ) -> Tensor:
         """Call multi-head attention, batch first."""
         parameters = parameters_of(heads)
-        if takes_all(heads, "x", "context"):
-            given, clear = {"x": query, "context": key}, key is value
-        elif parameters is not None and len(parameters) < 3:
-            given, clear = {"x": query}, takes_all(heads, "x") and query is key is value
-        else:
-            given, clear = {"query": query, "key": key, "value": value}, True
-        if not clear:
+        tensors = {"query": query, "key": key, "value": value}
+        if takes_all(heads, "x", "context") and key is value:
+            tensors = {"x": query, "context": key}
+        elif takes_all(heads, "x") and query is key is value:
+            tensors = {"x": query}
+        elif takes_all(heads, "x", "context") or (parameters is not None and len(parameters) < 3):
             raise Unclear("needs forward(query, key, value, mask)")
         code = self
         if isinstance(heads, nn.MultiheadAttention):  # PyTorch's own has conventions of its own
             code = replace(self, batch_first=heads.batch_first, true_hides=True, mask_dims=3)
             if mask is not None:
                 mask = mask.expand(-1, query.size(1), -1).repeat_interleave(heads.num_heads, dim=0)
-        given = {name: code.flip(x) for name, x in given.items()}
-        return code.flip(first(code.masked(heads, 0, mask, torch.ones(len(query), 1, key.size(1)), **given)))
+        nothing_hidden = torch.ones(len(query), 1, key.size(1))
+        tensors = {name: code.flip(x) for name, x in tensors.items()}
+        return code.flip(tensor_of(code.masked(heads, 0, mask, nothing_hidden, **tensors)))
 
-    def masked(self, function: Any, dims: int, mask: Mask, all_seen: Tensor, **given: Any) -> Any:
+    def masked(self, function: Any, dims: int, mask: Mask, nothing_hidden: Tensor, **values: Any) -> Any:
         """Call with a mask; without one, if the function wants one, with a mask that hides nothing."""
         parameters = parameters_of(function) or ()
-        own = [p for p in parameters if plain(p.name) in ARGUMENTS["mask"]]
-        if mask is not None and parameters and not own:
+        of_masks = [p for p in parameters if plain(p.name) in ARGUMENTS["mask"]]
+        if mask is not None and parameters and not of_masks:
             raise Unclear("it takes no `mask`")
         try:
-            return self.call(function, dims, **given, mask=mask)
+            return self.call(function, dims, **values, mask=mask)
         except (TypeError, AttributeError):
-            if mask is not None or not any(p.default is p.empty for p in own):
+            if mask is not None or all(p.default is not p.empty for p in of_masks):
                 raise
-            return self.call(function, dims, **given, mask=all_seen.bool())
+            return self.call(function, dims, **values, mask=nothing_hidden.bool())
 
 
 def perturb(module: nn.Module, alpha: float) -> nn.Module:

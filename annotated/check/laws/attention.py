@@ -12,10 +12,15 @@ from torch import Tensor, nn
 from annotated.check.assertions import as_plain, close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
 from annotated.check.tracing import expect_modes, normalized, spied, trace, unreached, wrapping
-from annotated.check.user_code import Code, Missing, call, first, perturb, takes
+from annotated.check.user_code import Code, Missing, call, perturb, takes, tensor_of
 
 ATTENTION = "02_attention", "attention"
 EQUATION = "attention: equation 1"
+
+
+def weights_of(code: Code, q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the weights of attention: its output for values that are the rows of a unit matrix."""
+    return tensor_of(code.attention(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1), mask))
 
 
 @law(*ATTENTION, EQUATION)
@@ -31,12 +36,11 @@ def equation_1(code: Code) -> None:
     s, c = q @ k.mT, math.sqrt(6)
     weights = (s / c).softmax(-1)
     facts = {"s": s, "c": c, "q": q, "k": k, "v": v}
-    if not close(first(result), weights @ v):
-        with suppress(Exception):  # the divisor of the scores: values that are a unit matrix give the weights
-            log_w = first(code.attention(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1))).log()
-            apart, told = (x - x.mean(-1, keepdim=True) for x in (s, log_w))
-            facts["by"] = apart.square().sum() / (apart * told).sum()
-    compare(first(result), weights @ v, **facts)
+    if not close(tensor_of(result), weights @ v):
+        with suppress(Exception):  # the divisor of the scores
+            scores, log_w = (x - x.mean(-1, keepdim=True) for x in (s, weights_of(code, q, k).log()))
+            facts["by"] = scores.square().sum() / (scores * log_w).sum()
+    compare(tensor_of(result), weights @ v, **facts)
     if problem is not None:
         raise problem
     pair = isinstance(result, tuple) and len(result) == 2
@@ -48,24 +52,20 @@ def equation_1(code: Code) -> None:
 @law(*ATTENTION, "attention: mask", EQUATION)
 def mask_polarity(code: Code) -> None:
     """A mask is True where attention is allowed; a hidden key gets weight 0, and the others share the 1."""
-
-    def weights(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:  # by values that are rows of a unit matrix
-        return first(code.attention(q, k, torch.eye(k.size(-2)).expand(*k.shape[:-1], -1), mask))
-
     q, k = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 4, 8)
     mask = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 1], [0, 1, 1, 0]]).bool()
-    got, s = weights(q, k, mask), q @ k.mT / math.sqrt(8)
-    wanted = s.masked_fill(~mask, -1e9).softmax(-1)
-    compare(got, wanted, "a mask does not hide what it should", s=s, mask=mask)
+    got, s = weights_of(code, q, k, mask), q @ k.mT / math.sqrt(8)
+    expected = s.masked_fill(~mask, -1e9).softmax(-1)
+    compare(got, expected, "a mask does not hide what it should", s=s, mask=mask)
     q, k = torch.ones(1, 1, 1, 4) * 9, torch.ones(1, 1, 3, 4) * torch.tensor([-9.0, -9, 9])[:, None]
-    got = weights(q, k, torch.tensor([[True, True, False]])).flatten()
+    got = weights_of(code, q, k, torch.tensor([[True, True, False]])).flatten()
     compare(got, torch.tensor([0.5, 0.5, 0]), "a hidden key is seen where the others have very low scores")
 
 
 @law(*ATTENTION, "attention: dropout", EQUATION)
 def dropout_of_weights(code: Code) -> None:
     """Dropout acts on the weights, after the softmax and before the values."""
-    if inspect.isclass(code["attention"]) or not takes(code["attention"], "drop"):
+    if inspect.isclass(code.find("attention")) or not takes(code.find("attention"), "drop"):
         raise Missing("attention takes no dropout")
     seen: list[Tensor] = []
 
@@ -75,9 +75,9 @@ def dropout_of_weights(code: Code) -> None:
             return x * 0.5
 
     q, k, v = torch.randn(1, 1, 4, 8), torch.randn(1, 1, 5, 8), torch.randn(1, 1, 5, 6)
-    plain = first(code.attention(q, k, v))
+    plain = tensor_of(code.attention(q, k, v))
     try:
-        got = first(code.attention(q, k, v, dropout=Half(1.0)))
+        got = tensor_of(code.attention(q, k, v, dropout=Half(1.0)))
     except (TypeError, RuntimeError):
         raise Missing("attention takes no dropout that is a function") from None
     if not seen and not got.any():
@@ -111,37 +111,36 @@ def split(x: Tensor) -> Tensor:
 def multi_head_equation(code: Code) -> str:
     """The heads are attentions over d_k numbers each, concatenated, then W^O."""
     module = heads(code)
-    given = {name: torch.randn(3, n, D) for name, n in (("query", 5), ("key", 6), ("value", 6))}
-    out, calls = trace(lambda: code.attend(module, *given.values()))
+    inputs = {name: torch.randn(3, n, D) for name, n in (("query", 5), ("key", 6), ("value", 6))}
+    out, calls = trace(lambda: code.attend(module, **inputs))
     expect_shape(out, 3, 5, D)
-    part = code["multi_head_attention"]
-    expect_modes(part, lambda rate: heads(code, rate), lambda module: code.attend(module, *given.values()))
-    for name in given:
-        other = code.attend(module, **given | {name: given[name] * 2})
+    part = code.find("multi_head_attention")
+    expect_modes(part, lambda rate: heads(code, rate), lambda module: code.attend(module, **inputs))
+    for name in inputs:
+        other = code.attend(module, **inputs | {name: inputs[name] * 2})
         expect(not close(out, other), f"the output does not depend on the {name}")
-    ones, value = torch.ones(D), given["value"]
-    moved = (value.index_add(1, torch.tensor([j]), ones.expand(3, 1, -1)) for j in range(2))
-    one, other = (code.attend(module, given["query"], given["key"], x) - out for x in moved)
+    moved = (inputs["value"].index_add(1, torch.tensor([j]), torch.ones(3, 1, D)) for j in range(2))
+    one, other = (code.attend(module, **inputs | {"value": x}) - out for x in moved)
     expect(not close(one, other, 1e-5), "every key has the same weight, whatever the query is")
     tensors = [c for c in calls if isinstance(c.x, Tensor) and isinstance(c.output, Tensor) and c.x.dim() > 1]
     calls = [replace(c, inputs=[code.flip(c.x)], output=code.flip(c.output)) for c in tensors]
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
     narrow = any(c.module.in_features == D // H for c in maps)
     expect(not narrow, f"a linear map reads {D // H} numbers of the query, not all {D}")
-    known = [[x, *normalized(x, calls)] for x in given.values()]
-    reads = [[c for c in maps if any(close(c.x, y) for y in ys)] for ys in known]
-    if not all(len(found) == 1 for found in reads):
+    readable = [[x, *normalized(x, calls)] for x in inputs.values()]
+    readers = [[c for c in maps if any(close(c.x, y) for y in ys)] for ys in readable]
+    if not all(len(reader) == 1 for reader in readers):
         with torch.enable_grad():
-            code.attend(module, *given.values()).square().sum().backward()
+            code.attend(module, **inputs).square().sum().backward()
         unused = unreached(module)
         one = len({name.split()[1] for name in unused if name.startswith("part")}) == 1
         mistake = "one of W^Q, W^K and W^V is never read, and another serves twice" if one else ""
         expect(not unused, f"no gradient reaches {', '.join(unused)}", mistake=mistake)
         raise Missing("its linear maps of query, key and value are not one nn.Linear each")
-    own = {found[0].module for found in reads}
-    expect(len(own) == 3, "one matrix serves two of W^Q, W^K and W^V")
-    Q, K, V = (found[0].output for found in reads)
-    joined, result = (out, out) if maps[-1].module in own else (maps[-1].x, maps[-1].output)
+    matrices = {reader.module for [reader] in readers}
+    expect(len(matrices) == 3, "one matrix serves two of W^Q, W^K and W^V")
+    Q, K, V = (reader.output for [reader] in readers)
+    joined, result = (out, out) if maps[-1].module in matrices else (maps[-1].x, maps[-1].output)
     if Q.size(-1) != K.size(-1) or any(x.size(-1) % H for x in (Q, V)):
         raise Missing("its heads do not have queries, keys and values of their own each")
     root = math.sqrt(Q.size(-1) // H)  # whatever d_model / h is
@@ -161,9 +160,9 @@ def multi_head_equation(code: Code) -> str:
         seen = "what enters W^O is not the heads side by side"
         compare(joined, side_by_side(), seen, Q=Q, K=K, V=V, root=root, **ways)
     expect(joined is not out, "there is no fourth linear map")
-    inside = wrapping(given["query"], reads[0][0].x, result, out, calls)
+    inside = wrapping(inputs["query"], readers[0][0].x, result, out, calls)
     if not inside:
-        compare(out, result, "something is done after W^O", result=result, q=given["query"])
+        compare(out, result, "something is done after W^O", result=result, q=inputs["query"])
     return inside
 
 
@@ -223,7 +222,7 @@ def subsequent_mask(code: Code) -> str | None:
     """The mask of size n is True at row i, column j, where j <= i, and False beyond."""
     remark = None
     for n in (4, 7):
-        mask = as_plain(torch.as_tensor(call(code["subsequent_mask"], length=n))).squeeze()
+        mask = as_plain(torch.as_tensor(call(code.find("subsequent_mask"), length=n))).squeeze()
         shape = f"the shape is {tuple(mask.shape)}, and should be (1, {n}, {n}) or ({n}, {n})"
         expect(mask.shape == (n, n), shape)
         if mask.is_floating_point() and (mask < 0).any():  # to be added to the scores
@@ -240,7 +239,7 @@ def empty_rows(code: Code) -> str:
     """A query that may see nothing gets numbers, forward and backward: where not, it is only remarked."""
     q, k, v = (torch.randn(1, 1, 2, 4, requires_grad=True) for _ in range(3))
     with torch.enable_grad():
-        out = first(code.attention(q, k, v, torch.tensor([[True, True], [False, False]])))
+        out = tensor_of(code.attention(q, k, v, torch.tensor([[True, True], [False, False]])))
         out.sum().backward()
     if not all(x.isfinite().all() for x in (out, q.grad, k.grad, v.grad) if x is not None):
         return "a row with nothing allowed gives NaN: -inf fills it, and the softmax divides 0 by 0"

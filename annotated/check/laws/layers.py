@@ -19,7 +19,7 @@ from annotated.check.user_code import Code, Missing, takes
 
 @lru_cache(maxsize=2)
 def walk(code: Code) -> Walk:
-    rate = 0.5 if takes(code["make_model"], "drop") else 0.0  # dropout is only looked at
+    rate = 0.5 if takes(code.find("make_model"), "drop") else 0.0  # dropout is only looked at
     return Walk(Model.of(code, shake=0.0, dropout=rate))
 
 
@@ -31,12 +31,13 @@ def residuals_and_norms(code: Code) -> str:
     leaves a stack is normalized.
     """
     passed = walk(code)
-    calls, orders = passed.trace.calls, set[str]()
+    calls = passed.trace.calls
+    orders = set[str]()
     for layer in (*passed.encoder, *passed.decoder):
         kinds = [sub.kind for sub in layer.sublayers]
-        wanted = [SELF, CROSS, NETWORK] if layer in passed.decoder and passed.encoder else [SELF, NETWORK]
-        if sorted(kinds) == sorted(wanted):
-            expect(kinds == wanted, f"{layer.name} has {', then '.join(kinds)}", order="wrong")
+        expected = [SELF, CROSS, NETWORK] if layer in passed.decoder and passed.encoder else [SELF, NETWORK]
+        if sorted(kinds) == sorted(expected):
+            expect(kinds == expected, f"{layer.name} has {', then '.join(kinds)}", order="wrong")
         orders.add(follow(layer, calls))
     for one, other in (*itertools.pairwise(passed.encoder), *itertools.pairwise(passed.decoder)):
         change = code.flip(other.x - one.out)
@@ -77,8 +78,8 @@ def memory_of_the_last_layer(code: Code) -> None:
 @law(*MODEL, "model: networks", *WRONG, "model: residuals and norms")
 def networks(code: Code) -> str:
     """The network of each layer has an activation between its two linear maps."""
-    found = [sub for layer in (*walk(code).encoder, *walk(code).decoder) for sub in layer.sublayers]
-    pairs = [sub.maps for sub in found if sub.kind == NETWORK and len(sub.maps) == 2]
+    sublayers = [sub for layer in (*walk(code).encoder, *walk(code).decoder) for sub in layer.sublayers]
+    pairs = [sub.maps for sub in sublayers if sub.kind == NETWORK and len(sub.maps) == 2]
     if not pairs:
         raise Missing("its networks are not two nn.Linear each")
     return {activation_of(maps[0].x, maps[1].output, maps) for maps in pairs}.pop()
@@ -87,7 +88,7 @@ def networks(code: Code) -> str:
 @law(*MODEL, "model: dropout", *WRONG, "model: residuals and norms")
 def places_of_dropout(code: Code) -> str:
     """Dropout acts on each sub-layer's output before it is added, and on embeddings plus positions."""
-    if not takes(code["make_model"], "drop"):
+    if not takes(code.find("make_model"), "drop"):
         raise Missing("the model takes no dropout")
     passed = walk(code)
     dropped = [spot.x for spot in passed.trace.dropouts]
@@ -115,14 +116,13 @@ def places_of_dropout(code: Code) -> str:
             expect(not alone, f"{name}: dropout acts on the embeddings before the positions are added")
             ran, modules = {c.module for c in passed.trace.calls}, passed.model.module.named_modules()
             idle = [n for n, m in modules if isinstance(m, nn.Dropout) and m not in ran]
-            told = f"the {name}'s embeddings lose nothing to dropout"
-            expect(not idle, told, f"{', '.join(idle[:2])} is never called")
-            remarks.append(told)
+            remarks.append(f"the {name}'s embeddings lose nothing to dropout")
+            expect(not idle, remarks[-1], f"{', '.join(idle[:2])} is never called")
     model = Model.of(code, dropout=0.0)
-    own = [name for name, m in model.module.named_modules() if isinstance(m, nn.Dropout) and m.p > 0]
+    rates = [name for name, m in model.module.named_modules() if isinstance(m, nn.Dropout) and m.p > 0]
     out = model(SRC, TGT)
     model.module.train()
-    expect(close(out, model(SRC, TGT)), "with dropout 0, training differs from evaluation", ", ".join(own))
+    expect(close(out, model(SRC, TGT)), "with dropout 0, training differs from evaluation", ", ".join(rates))
     return "; ".join(remarks)
 
 
@@ -148,12 +148,12 @@ def embeddings_of_the_model(code: Code) -> str:
     for name, factor in factors.items():
         expect(abs(factor - root * root) > 0.1, f"the {name}'s embeddings are multiplied by d_model")
     if len({round(factor, 2) for factor in factors.values()}) > 1:
-        told = ", ".join(f"{name} {factor:.3g}" for name, factor in factors.items())
-        raise Failure("embeddings have another factor in the encoder than in the decoder", told)
+        example = ", ".join(f"{name} {factor:.3g}" for name, factor in factors.items())
+        raise Failure("embeddings have another factor in the encoder than in the decoder", example)
     factor = min(factors.values())
-    told = f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
-    remarks = {"no positions are added to embeddings": bare, told: abs(factor - root) >= 0.01}
-    return "; ".join(told for told, holds in remarks.items() if holds)
+    scaled = f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
+    remarks = {"no positions are added to embeddings": bare, scaled: abs(factor - root) >= 0.01}
+    return "; ".join(remark for remark, holds in remarks.items() if holds)
 
 
 def scale_of_sinusoids(positions: Tensor) -> float:

@@ -23,8 +23,8 @@ def own_weights(code: Code) -> None:
     model = Model.of(code, shake=0.0)
     _, calls = trace(lambda: model(SRC, TGT))
     vectors = [c.module for c in calls if not isinstance(c.x, Tensor) or c.x.is_floating_point()]
-    own = [m for m in vectors if [*m.parameters(recurse=False)]]  # a table may serve for both languages
-    for module, times in Counter(own).items():
+    used = [m for m in vectors if [*m.parameters(recurse=False)]]  # a table may serve for both languages
+    for module, times in Counter(used).items():
         names = [n for n, m in model.module.named_modules(remove_duplicate=False) if m is module]
         seen = f"{[*names, type(module).__name__][0]} is used {times} times in one pass"
         expect(times == 1, seen, names=names)
@@ -78,12 +78,12 @@ def first_loss(code: Code) -> str:
     model = Model.of(code, src_vocab=V, tgt_vocab=V, d_model=64, d_ff=128, shake=0.0)
     src, tgt = torch.randint(3, V, (8, 9)), torch.randint(3, V, (8, 10))
     loss = float(F.nll_loss(model(src, tgt[:, :-1]).flatten(0, 1), tgt[:, 1:].flatten()))
-    told = f"{loss:.2f}, and ln {V} = {math.log(V):.2f}"
+    remark = f"{loss:.2f}, and ln {V} = {math.log(V):.2f}"
     tables = [m.weight for m in model.modules(nn.Embedding)]
     tied = bool({id(x) for x in tables} & {id(m.weight) for m in model.modules(nn.Linear)})
     wide = max((float(x.std()) for x in tables), default=0.0)
     near = math.log(V) - 0.7 < loss < math.log(V) + 1
-    expect(near, "the first loss is not near ln V", told, tied=tied, wide=wide)
+    expect(near, "the first loss is not near ln V", remark, tied=tied, wide=wide)
     if code.stubs:
         expect(0.5 < wide * 8 < 1.5, "the table does not start with deviation d_model ** -0.5", f"{wide:.3g}")
         for name, matrix in model.module.named_parameters():
@@ -91,7 +91,7 @@ def first_loss(code: Code) -> str:
                 bound, most = math.sqrt(6 / sum(matrix.shape)), float(matrix.abs().max())
                 seen = f"{name} does not start Xavier-uniform"
                 expect(0.9 * bound < most < 1.01 * bound, seen, f"largest {most:.3g}, {bound:.3g}")
-    return told
+    return remark
 
 
 @law(*MODEL, "model: moves", *WRONG)

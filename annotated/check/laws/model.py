@@ -33,28 +33,28 @@ def probabilities(code: Code) -> str | None:
     out = model.raw(src, tgt)
     facts = {"got": out, "src_vocab": SIZES["src_vocab"]}
     expect(out.shape == (2, 3, model.vocab), f"its output has the shape {tuple(out.shape)}", **facts)
-    told = check_log_probs(out, [])
+    remark = check_log_probs(out, [])
     expect(model.agrees(src, tgt), "forward gives something else than decode with what encode gave")
     if code.stubs:
         states = model.states(src, tgt)
-        whole = states.shape == out.shape and close(states, out) and not told
+        whole = states.shape == out.shape and close(states, out) and not remark
         expect(whole, "decode does not give log-probabilities")
-    return told
+    return remark
 
 
 @law(*MODEL, "model: eval", "model: probabilities")
 def eval_is_deterministic(code: Code) -> str:
     """In evaluation mode two passes agree; in training mode dropout makes them differ."""
     model = Model.of(code, dropout=0.5)
-    known = {*model.module.modules()}
-    one, other = (trace(lambda: model(SRC, TGT))[1] for _ in range(2))
-    kept = {c.module for c in one} & {c.module for c in other}
-    faults = {"is made anew in each pass": kept | known, "is not among the model's parameters": known}
-    for says, gone in faults.items():
-        lost = {type(m).__name__ for m in (c.module for c in one) if m not in gone and [*m.parameters()]}
-        expect(not lost, f"{', '.join(sorted(lost))} {says}")
+    registered = {*model.module.modules()}
+    one, other = ({c.module for c in trace(lambda: model(SRC, TGT))[1]} for _ in range(2))
+    made_anew, unregistered = one - other - registered, one - registered
+    faults = {"is made anew in each pass": made_anew, "is not among the model's parameters": unregistered}
+    for fault, modules in faults.items():
+        names = {type(module).__name__ for module in modules if [*module.parameters()]}
+        expect(not names, f"{', '.join(sorted(names))} {fault}")
     expect(close(model(SRC, TGT), model(SRC, TGT)), "the same input gives two outputs in evaluation mode")
-    if not takes(code["make_model"], "drop"):
+    if not takes(code.find("make_model"), "drop"):
         return "takes no dropout"
     model.module.train()
     same = close(model(SRC, TGT), model(SRC, TGT))
@@ -65,20 +65,21 @@ def eval_is_deterministic(code: Code) -> str:
 @law(*MODEL, "model: sizes", *WRONG)
 def sizes(code: Code) -> None:
     """N layers, h heads and d_ff are used, whatever they are: other sizes give another model."""
-    make, N, S, T = code["make_model"], 5, SRC.size(1), TGT.size(1)  # 5: not a divisor of usual defaults
-    model = Model.of(code, N=N)
+    N = 5  # not a divisor of usual defaults
+    make, model, S, T = code.find("make_model"), Model.of(code, N=N), SRC.size(1), TGT.size(1)
     with spied() as weights:
         model(SRC, TGT)
-    found = {}
+    attentions = {}
     for name, shape in (("encoder", (S, S)), ("decoder", (T, T)), ("attention to the memory", (T, S))):
-        found[name] = [w for w in weights if w.shape[-2:] == shape]
-        right = len(found[name]) % N == 0 or not takes_all(make, "N")
-        expect(right, f"{len(found[name])} attentions run in the {name} where N is {N}", N=N)
+        attentions[name] = [w for w in weights if w.shape[-2:] == shape]
+        count = len(attentions[name])
+        right = count % N == 0 or not takes_all(make, "N")
+        expect(right, f"{count} attentions run in the {name} where N is {N}", N=N)
     shapes = {n for p in model.module.parameters() for n in p.shape}
     wide = any(SIZES["d_ff"] * k in shapes for k in (1, 2, 3)) or not takes_all(make, "d_model", "d_ff")
     expect(wide, f"no matrix is d_ff = {SIZES['d_ff']} wide")
-    if len(found["encoder"]) == N and takes_all(make, "h"):
-        heads = {w.numel() // (S * S) for w in found["encoder"]}
+    if len(attentions["encoder"]) == N and takes_all(make, "h"):
+        heads = {w.numel() // (S * S) for w in attentions["encoder"]}
         expect(heads == {SIZES["h"]}, f"{heads} heads run where h is {SIZES['h']}")
 
 
@@ -88,15 +89,15 @@ def causality(code: Code) -> None:
     model, T = Model.of(code), TGT.size(1)
     for training, how in MODES.items():
         with mode(model.module, training):
-            before, ran = record(lambda: model(SRC, TGT))
-            square = [w.x.view(-1, T, T) for w in ran.weights if w.x.shape[-2:] == (T, T)]
+            before, recorded = record(lambda: model(SRC, TGT))
+            square = [w.x.view(-1, T, T) for w in recorded.weights if w.x.shape[-2:] == (T, T)]
             total = sum((w[0] for w in square), torch.zeros(T, T))
             for t in range(T - 1, 0, -1):
-                after, others = record(partial(model, SRC, TGT.index_fill(1, torch.tensor([t]), 20)))
+                after, changed = record(partial(model, SRC, TGT.index_fill(1, torch.tensor([t]), 20)))
                 leaks = [i for i in range(t) if not close(before[0, i], after[0, i])]
                 example = f"token {t} of the target changes the prediction at {leaks}"
                 if leaks:
-                    mixing = first_mixing(code, ran.calls, others.calls, t)
+                    mixing = first_mixing(code, recorded.calls, changed.calls, t)
                     mixes = type(mixing.module).__name__ if mixing else ""
                     facts: dict[str, Any] = {"seen": total > 1e-6, "how": how, "mixes": mixes}
                     facts["uniform"] = any(close(w, torch.full_like(w, 1 / T), 1e-5) for w in square)
@@ -106,7 +107,9 @@ def causality(code: Code) -> None:
                     pairs = ((p, torch.ones_like(p).tril()) for p in old)
                     facts["learned"] = any(torch.equal(p, x) and not x.all() for p, x in pairs)
                     facts["joined"] = hides_what_both_hide(model)
-                    facts["by_heads"] = mixing is not None and any(w in mixing for w in ran.weights)
+                    facts["by_heads"] = mixing is not None and any(
+                        mixing.encloses(w) for w in recorded.weights
+                    )
                     raise Failure(f"the decoder sees the future{how}", example, **facts)
 
 
@@ -121,14 +124,14 @@ def hides_what_both_hide(model: Model) -> bool:
     return any(torch.equal(w[0] < 1e-6, both) for w in square)
 
 
-def first_mixing(code: Code, calls: Calls, others: Calls, t: int) -> Call | None:
+def first_mixing(code: Code, calls: Calls, changed: Calls, t: int) -> Call | None:
     """Return the first call whose outputs before position t change, and its inputs do not."""
 
     def before(x: object) -> Tensor | None:
         ordered = code.flip(x) if isinstance(x, Tensor) and x.dim() > 2 else None
         return ordered[:, :t] if ordered is not None and ordered.size(1) == TGT.size(1) else None
 
-    for a, b in zip(calls, others, strict=False):
+    for a, b in zip(calls, changed, strict=False):
         read, gave = ([before(x), before(y)] for x, y in ((a.x, b.x), (a.output, b.output)))
         if all(x is not None for x in (*read, *gave)) and close(*read, 1e-6) and not close(*gave):  # type: ignore[arg-type, call-arg]
             return a
@@ -141,12 +144,12 @@ def known_padding(code: Code) -> Iterator[None]:
     try:
         yield
     except Failure:
-        if "make_model" not in code:
+        if not code.has("make_model"):
             raise
-        make, told = code["make_model"], code.knows_pad or code.stubs
         module = Model.of(code).module
         called = module.encode if hasattr(module, "encode") else module
-        if told or takes_all(make, "pad") or takes(called, "mask"):
+        pad_is_known = code.knows_pad or code.stubs or takes_all(code.find("make_model"), "pad")
+        if pad_is_known or takes(called, "mask"):
             raise
         raise Unclear("which number is padding? Say PAD = ... in the file, or in an adapter") from None
 
@@ -154,7 +157,7 @@ def known_padding(code: Code) -> Iterator[None]:
 @law(*MODEL, "model: source padding", *WRONG, "model: no peeking")
 def source_padding(code: Code) -> None:
     """Padding at the end of the source changes no prediction, whatever its number, nor in training."""
-    pads = {code.pad, 2} if takes_all(code["make_model"], "pad") else {code.pad}
+    pads = {code.pad, 2} if takes_all(code.find("make_model"), "pad") else {code.pad}
     for pad, (training, how) in itertools.product(sorted(pads), MODES.items()):
         model, n = Model.of(code, pad=pad), SRC.size(1)
         with mode(model.module, training):

@@ -17,7 +17,7 @@ from annotated.check.assertions import Failure, close, compare, expect, expect_s
 from annotated.check.law import law, own_frames
 from annotated.check.models import Model
 from annotated.check.tracing import Calls, expect_modes, normalized, residual_mistake, trace, wrapping
-from annotated.check.user_code import Code, Missing, call, first, origin, takes, takes_all
+from annotated.check.user_code import Code, Missing, origin, output_of, takes, takes_all
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"
@@ -26,16 +26,16 @@ MODEL = "06_the_full_model"
 @law(VECTORS, "feed_forward", "feed-forward: equation 2")
 def feed_forward_equation(code: Code) -> str | None:
     """The network is max(0, x W_1 + b_1) W_2 + b_2 at each position alone, and widens to d_ff inside."""
-    part, x = code["feed_forward"], torch.randn(2, 5, 8) * 3
+    part, x = code.find("feed_forward"), torch.randn(2, 5, 8) * 3
 
     def build(rate: float) -> nn.Module:
         return code.build("feed_forward", d_model=8, d_ff=24, dropout=rate)
 
     module = build(0.0)
-    out, calls = trace(lambda: first(call(module, x=x)))
+    out, calls = trace(lambda: output_of(module, x=x))
     expect_shape(out, *x.shape)
-    expect_modes(part, build, lambda module: first(call(module, x=x)))
-    compare(out[:, 2:3], first(call(module, x=x[:, 2:3])), "a position depends on the others")
+    expect_modes(part, build, lambda module: output_of(module, x=x))
+    compare(out[:, 2:3], output_of(module, x=x[:, 2:3]), "a position depends on the others")
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
     if len(maps) != 2:
         raise Missing("it does not consist of two nn.Linear")
@@ -55,8 +55,8 @@ def activation_of(x: Tensor, out: Tensor, maps: Calls, inside: str = "") -> str:
     activations = {name: getattr(F, name.lower())(inner) for name in ("ReLU", "GELU", "SiLU", "ELU", "Mish")}
     activations |= {"GELU by tanh": F.gelu(inner, approximate="tanh"), "squared ReLU": inner.relu() ** 2}
     activations["LeakyReLU"] = F.leaky_relu(inner, leak)
-    for name, wanted in activations.items():
-        if close(maps[1].output if inside else out, w_2(wanted)):
+    for name, expected in activations.items():
+        if close(maps[1].output if inside else out, w_2(expected)):
             return inside if name == "ReLU" else f"{inside} with {name}, where the paper has ReLU".strip()
     seen = "the output is not that of two maps with an activation between them"
     compare(out, w_2(inner.relu()), seen, w_2=w_2, inner=inner, x=x)
@@ -67,25 +67,25 @@ def activation_of(x: Tensor, out: Tensor, maps: Calls, inside: str = "") -> str:
 def layer_norm(code: Code) -> None:
     """Each vector is normalized by itself over its features: mean 0 and deviation 1, then gain and bias."""
     module, x = code.build("layer_norm", d_model=64), torch.randn(3, 5, 64) * 4 + 2
-    out = first(call(module, x=x))
+    out = output_of(module, x=x)
     expect_shape(out, *x.shape)
 
     def over(dims: Any) -> bool:
         y = x - x.mean(dims, keepdim=True)
         return any(close(out, y / x.std(dims, correction=n, keepdim=True), 1e-3) for n in (0, 1))
 
-    small = first(call(module, x=x * 0.1))
+    small = output_of(module, x=x * 0.1)
     if any(close(out, y, 1e-3) for y in normalized(x)):
         right = any(close(small, y, 1e-3) for y in normalized(x * 0.1))
         expect(right, "vectors of a small deviation are not normalized")
     else:
         compare(out, normalized(x)[0], "vectors are not normalized", x=x, normal=normalized(x)[0], over=over)
-    expect(first(call(module, x=x * 0)).isfinite().all(), "a vector of equal numbers gives NaN")
+    expect(output_of(module, x=x * 0).isfinite().all(), "a vector of equal numbers gives NaN")
     vectors = [p for p in module.parameters() if p.shape == (64,)]
     for p in vectors:
         p.mul_(2).add_(1)  # a gain of 3, a bias of 1
     if len(vectors) == 2:
-        compare(first(call(module, x=x)), out * 3 + 1, "gain and bias do not count", out=out)
+        compare(output_of(module, x=x), out * 3 + 1, "gain and bias do not count", out=out)
 
 
 @law(VECTORS, "embeddings", "embeddings: scale")
@@ -97,13 +97,13 @@ def embedding_scale(code: Code) -> str | None:
     if (11, 16) not in tables:
         raise Missing("its table (vocab, d_model) is not found")
     rows = tables[torch.Size((11, 16))].copy_(torch.randn(11, 16))[tokens]
-    out = first(call(module, tokens=tokens))
+    out = output_of(module, tokens=tokens)
     expect_shape(out, 1, 3, 16)
     if close(out, rows) and type(module).forward is nn.Embedding.forward:
         raise Missing("a table alone, whose factor sqrt(d_model) stands elsewhere")
     if close(out, rows) and scaled_by_model(code):
         return "the model multiplies by sqrt(d_model) later"
-    if close(out, rows) and type(module).__name__ != "Embeddings" and "positional_encoding" not in code:
+    if close(out, rows) and type(module).__name__ != "Embeddings" and not code.has("positional_encoding"):
         return "without the paper's factor sqrt(d_model), as in GPT"
     compare(out, rows * 4, "vectors have another scale", rows=rows)
     return None
@@ -118,7 +118,7 @@ def scaled_by_model(code: Code) -> bool:
         pairs += [(a.output, b.output) for a, b in zip(one, other, strict=True)]
         changes = [(a - b)[0, 0] for a, b in pairs if isinstance(a, Tensor) and a.is_floating_point()]
         scaled = [(table[5] - table[7]) * math.sqrt(table.size(1)) for table in model.tables()]
-        return any(close(change, wanted) for change in changes for wanted in scaled)
+        return any(close(change, expected) for change in changes for expected in scaled)
     return False
 
 
@@ -127,7 +127,7 @@ def build_positions(code: Code, dropout: float = 0.0) -> nn.Module:
 
 
 def add_positions(code: Code, module: nn.Module, x: Tensor) -> Tensor:
-    return code.flip(first(call(module, x=code.flip(x))))
+    return code.flip(output_of(module, x=code.flip(x)))
 
 
 @law(POSITIONS, "positional_encoding", "positions: added")
@@ -136,7 +136,7 @@ def positions_added(code: Code) -> str:
     x, module = torch.randn(3, 7, 16), build_positions(code)
     out, zero = add_positions(code, module, x), add_positions(code, module, x * 0)
     expect_shape(out, 3, 7, 16, out=out)
-    part = code["positional_encoding"]
+    part = code.find("positional_encoding")
     expect_modes(part, partial(build_positions, code), lambda module: add_positions(code, module, x))
     expect(not close(out, zero), "the output does not depend on x")
     rows = f"{numbers(zero[0])}, {numbers(zero[1])}"
@@ -165,15 +165,15 @@ def positions_formula(code: Code) -> str | None:
         angle = torch.arange(start, start + 40).double()[:, None] * unit * base ** (-j / 16)
         return torch.where(columns % 2 == 0, angle.sin(), angle.cos()).float()
 
-    wanted = table()
-    if close(got, wanted, 2e-3) or close(got, torch.cat([wanted[:, ::2], wanted[:, 1::2]], -1), 2e-3):
+    expected = table()
+    if close(got, expected, 2e-3) or close(got, torch.cat([expected[:, ::2], expected[:, 1::2]], -1), 2e-3):
         expect(not learned, "the sines and cosines are a parameter, which training would change")
         order = "all sines, then all cosines: another order of the columns"
-        return None if close(got, wanted, 2e-3) else order
+        return None if close(got, expected, 2e-3) else order
     if learned:
         raise Missing("positions are learned")
     # Angles that grow are too large to agree in the last columns: the first tell all mistakes apart.
-    row = f"position 2: {numbers(got[2])}, and should be {numbers(wanted[2])}"
+    row = f"position 2: {numbers(got[2])}, and should be {numbers(expected[2])}"
     changed = lambda *change, **changes: table(*change, **changes)[:9, :6]  # noqa: E731
     raise Failure("the encodings are wrong", row, got=got[:9, :6], j=columns, table=changed)
 
@@ -183,9 +183,9 @@ def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
 
     A tensor that is made on the CPU in each pass is only remarked, where the code says nothing of devices.
     """
-    own = [m for m in module.modules() if origin(m) != "torch"]
-    told = [m for m in own if takes(type(m), "device") or hasattr(m, "device")]  # which says where it is
-    plain = [f"{type(m).__name__}.{name}" for m in own if m not in told
+    modules = [m for m in module.modules() if origin(m) != "torch"]
+    mobile = [m for m in modules if not (takes(type(m), "device") or hasattr(m, "device"))]
+    plain = [f"{type(m).__name__}.{name}" for m in mobile
              for name, x in vars(m).items() if isinstance(x, Tensor) and x.dim() > 1]  # fmt: skip
     with suppress(Exception), torch.device("meta"):  # what a pass makes without a device; mostly nothing
         run("cpu")
@@ -197,34 +197,34 @@ def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
     except (RuntimeError, NotImplementedError) as error:
         seen = f"`.to(device)` leaves {', '.join(plain)} behind"
         expect(not plain or "device" not in str(error), seen)
-        if "is not on the expected device" in str(error) and not told:
+        if "is not on the expected device" in str(error) and mobile == modules:
             return made_elsewhere(error)
     return ""
 
 
 def made_elsewhere(error: Exception) -> str:
     """Raise Failure for a tensor made on the CPU by code that minds devices; remark it in other code."""
-    own = own_frames(error)
-    text = "".join(linecache.getlines(own[-1].filename)) if own else ""
+    frames = own_frames(error)
+    text = "".join(linecache.getlines(frames[-1].filename)) if frames else ""
     if re.search(r"^device *=", text, re.IGNORECASE | re.MULTILINE):
         return ""  # it says once for all where its tensors are
-    told = "a tensor that each pass makes stays on the CPU, wherever the model is"
-    expect("device" not in text, told, f"{own[-1].line}" if own else "")
-    return told
+    remark = "a tensor that each pass makes stays on the CPU, wherever the model is"
+    expect("device" not in text, remark, f"{frames[-1].line}" if frames else "")
+    return remark
 
 
 def wrap(module: nn.Module, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     """Call what stands around a sub-layer, which takes the sub-layer or what it gave."""
     try:
-        return first(call(module, x=x, function=function))
+        return output_of(module, x=x, function=function)
     except (TypeError, AttributeError):
-        return first(call(module, x=x, function=function(x)))
+        return output_of(module, x=x, function=function(x))
 
 
 @law(MODEL, "sublayer_connection", "residual and norm")
 def sublayer_equation(code: Code) -> str:
     """A sub-layer's output is added to its input: LayerNorm(x + f(x)), or pre-norm x + f(LayerNorm(x))."""
-    part, x, matrix = code["sublayer_connection"], torch.randn(2, 5, 16) * 3 + 1, torch.randn(16, 16)
+    part, x, matrix = code.find("sublayer_connection"), torch.randn(2, 5, 16) * 3 + 1, torch.randn(16, 16)
 
     def build(rate: float) -> nn.Module:
         return code.build("sublayer_connection", d_model=16, dropout=rate)
@@ -254,11 +254,11 @@ def sublayer_dropout(code: Code) -> None:
 def generator(code: Code) -> str | None:
     """The generator gives log-probabilities over the vocabulary: their exponentials add up to 1."""
     module, x = code.build("generator", d_model=16, vocab=11), torch.randn(3, 5, 16) * 3
-    out, calls = trace(lambda: first(call(module, x=x)))
+    out, calls = trace(lambda: output_of(module, x=x))
     expect_shape(out, 3, 5, 11)
-    compare(first(call(module, x=x)), out, "the same input gives two outputs in evaluation mode")
+    compare(output_of(module, x=x), out, "the same input gives two outputs in evaluation mode")
     remark = check_log_probs(out, [c.output for c in calls if isinstance(c.module, nn.Linear)])
-    unread = [n for n, only in enumerate(torch.eye(16)) if close(first(call(module, x=x + 3 * only)), out)]
+    unread = [n for n, only in enumerate(torch.eye(16)) if close(output_of(module, x=x + 3 * only), out)]
     expect(not unread, f"the output does not depend on the features {', '.join(map(str, unread))} of x")
     return remark
 

@@ -30,14 +30,14 @@ def build_model(code: Code, **sizes: int) -> Model:
     """Build a model, the code's own or a stand-in, whose scores are as good as drawn: texts compete."""
     model = Model.of(searchable(code), shake=0.0, **{"src_vocab": 23, "tgt_vocab": 23, **sizes})
     compete(model.module, model.vocab, code.elsewhere)
-    model.first = [p.detach().clone() for p in model.module.parameters()]
+    model.first_weights = [p.detach().clone() for p in model.module.parameters()]
     return model
 
 
 def draw(model: Model, seed: int) -> Model:
     """Draw the weights of a model anew."""
     torch.manual_seed(seed)
-    for parameter, start in zip(model.module.parameters(), model.first, strict=True):
+    for parameter, start in zip(model.module.parameters(), model.first_weights, strict=True):
         if parameter.dim() > 1:
             parameter.copy_(start).add_(torch.randn_like(parameter), alpha=0.3)
     return model
@@ -46,12 +46,12 @@ def draw(model: Model, seed: int) -> Model:
 @lru_cache(maxsize=1)
 def searched(code: Code) -> Model:
     """Find a model that hardly repeats itself, which shows most. Raises Missing if none is found."""
-    model, found = build_model(code), []
+    model, ranks = build_model(code), []
     for seed in range(90):
         tokens = steps(draw(model, seed), 6)
-        found.append((len(set(tokens)) - 3 * (code.pad in tokens), -seed))
-        if max(found)[0] > (4 if seed < 14 else 2):
-            return draw(model, -max(found)[1])
+        ranks.append((len(set(tokens)) - 3 * (code.pad in tokens), -seed))
+        if max(ranks)[0] > (4 if seed < 14 else 2):
+            return draw(model, -max(ranks)[1])
     raise Missing("no model was found that writes more than two different tokens")
 
 
@@ -80,8 +80,8 @@ def without_start(tokens: list[int]) -> list[int]:
 def search(model: Model, function: Any, src: Tensor, max_len: int, end: int, **more: Any) -> list[list[int]]:
     """Run a search of the code under test; return the tokens of each sentence."""
     code, mask = model.code, model.masks(src, src)["src_mask"]
-    given = {"model": model.module, "src": code.flip(src), "src_mask": mask, "max_len": max_len}
-    result = code.call(function, **given, start=START, end=end, pad=code.pad, **more)
+    values = {"model": model.module, "src": code.flip(src), "src_mask": mask, "max_len": max_len}
+    result = code.call(function, **values, start=START, end=end, pad=code.pad, **more)
     result = as_plain(getattr(result, "tokens", result))
     lengths_first = isinstance(result, Tensor) and result.dim() == 2 and not code.batch_first
     return rows_of_tokens(result.T if lengths_first and len(src) == result.size(1) else result)
@@ -125,9 +125,9 @@ def is_unmasked(weights: list[Tensor], model: Model) -> bool:
 @law(LESSON, "greedy_decode", "greedy: likeliest token", *AFTER)
 def greedy_takes_the_likeliest(code: Code) -> None:
     """Greedy search takes the likeliest token at each step, with or without a cache."""
-    function, model = code["greedy_decode"], searched(code)
-    wanted = steps(model, 7)
-    end = next(t for t in range(22, 2, -1) if t not in wanted)
+    function, model = code.find("greedy_decode"), searched(code)
+    expected = steps(model, 7)
+    end = next(t for t in range(22, 2, -1) if t not in expected)
     with spied() as weights:
         [whole, *_] = search(model, function, SRC, 7, end)
     got = without_start(whole)[:7]
@@ -135,16 +135,16 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     expect(got == again, "the same sentence gives two translations", f"{got}, then {again}")
     expect(len(got) > 4, f"it stops after {len(got)} tokens of 7", str(got))
     unmasked = is_unmasked(weights, model)
-    at = next((at for at, token in enumerate(got) if token != wanted[at]), None)
+    at = next((at for at, token in enumerate(got) if token != expected[at]), None)
     if at is not None:
         facts: dict[str, Any] = {"got": got, "at": at, "token": got[at], "unmasked": unmasked}
-        facts["seen"] = written(model, SRC, torch.tensor([[START, *wanted[:at]]]))[0]
+        facts["seen"] = written(model, SRC, torch.tensor([[START, *expected[:at]]]))[0]
         keys = [w.size(-1) for w in weights[-4:] if w.size(-2) == 1 and w.size(-1) != SRC.size(1)]
         facts["keys"], facts["read"] = max(keys, default=0), len(got)  # keys in the last step with a cache
-        facts["newest"] = steps(model, 1, start=wanted[at - 1])[0]
+        facts["newest"] = steps(model, 1, start=expected[at - 1])[0]
         begins = ((t, steps(model, 3, start=t)) for t in range(model.vocab))
         facts["starts"] = [t for t, text in begins if got[:3] == text or got[:4] == [t, *text]]
-        example = f"{got}, and should be {wanted[: len(got)]}"
+        example = f"{got}, and should be {expected[: len(got)]}"
         raise Failure(f"token {at} is not the likeliest", example, **facts)
     expect(not unmasked, "while it searches, tokens see later ones")
     with_start = whole[:1] == [START] or not (code.stubs or takes(function, "start_symbol"))
@@ -154,12 +154,12 @@ def greedy_takes_the_likeliest(code: Code) -> None:
 @law(LESSON, "greedy_decode", "greedy: stops", *AFTER, "greedy: l")
 def greedy_stops(code: Code) -> None:
     """It stops at the end symbol, and never goes beyond max_len."""
-    function, model = code["greedy_decode"], searched(code)
-    wanted = steps(model, 9)
+    function, model = code.find("greedy_decode"), searched(code)
+    expected = steps(model, 9)
     long = without_start(search(model, function, SRC, 4, NO_END)[0])
     expect(0 < len(long) <= 4, f"{len(long)} tokens come where max_len is 4", str(long))
     if takes(function, "end", "eos"):
-        end = first_new(wanted, 1, 9)
+        end = first_new(expected, 1, 9)
         got = without_start(search(model, function, SRC, 9, end)[0])
         rest = [t for t in got[len(until(got, end)) :] if t not in (end, code.pad)]
         expect(not rest, "it goes on after the end symbol", f"{got}, the end is {end}")
@@ -168,42 +168,42 @@ def greedy_stops(code: Code) -> None:
 @law(LESSON, "greedy_decode", "greedy: padding and batches", *AFTER, "greedy: ")
 def greedy_of_batches(code: Code) -> str:
     """A sentence is translated alike alone, with padding, and in a batch, in which each ends by itself."""
-    return of_batches(code, searched(code), code["greedy_decode"])
+    return of_batches(code, searched(code), code.find("greedy_decode"))
 
 
 def of_batches(code: Code, model: Model, function: Any, **more: Any) -> str:
     short, padded = (torch.tensor([[5, 6, 7, *[code.pad] * n]]) for n in (0, 2))
     end = first_new(steps(model, 6, short), 1, 6)
-    wanted = [until(steps(model, 6, src), end)[:5] for src in (short, SRC)]
+    expected = [until(steps(model, 6, src), end)[:5] for src in (short, SRC)]
     alone, hidden = (sentence(model, function, src, 6, end=end, **more)[:5] for src in (short, padded))
-    expect(alone == wanted[0], "other tokens than the likeliest are found", f"{alone}, not {wanted[0]}")
-    told = f"{hidden}, and without padding {alone}"
+    expect(alone == expected[0], "other tokens than the likeliest are found", f"{alone}, not {expected[0]}")
+    example = f"{hidden}, and without padding {alone}"
     with known_padding(code):
-        expect(alone == hidden, "padding of the source changes what is found", told)
+        expect(alone == hidden, "padding of the source changes what is found", example)
     rows: list[list[int]] = []
     with suppress(Exception):
         rows = search(model, function, torch.cat([padded, SRC]), 6, end, **more)
     if len(rows) != 2:
         return "takes one sentence at a time"
     got = [until(without_start(row), end)[:5] for row in rows]
-    expect(got == wanted, "a sentence is translated otherwise in a batch", f"{got}, and alone {wanted}")
+    expect(got == expected, "a sentence is translated otherwise in a batch", f"{got}, and alone {expected}")
     return ""
 
 
 @law(LESSON, "beam_search", "beam: one is greedy", *AFTER, "greedy: l")
 def beam_of_one(code: Code) -> None:
     """A beam of one is greedy search."""
-    function, model, one = code["beam_search"], searched(code), {"beam": 1, "alpha": 0.0}
-    wanted = steps(model, 6)
-    end = first_new(wanted, 2, 6)
-    wanted = until(wanted, end)
+    function, model, one = code.find("beam_search"), searched(code), {"beam": 1, "alpha": 0.0}
+    expected = steps(model, 6)
+    end = first_new(expected, 2, 6)
+    expected = until(expected, end)
     with spied() as weights:
         got = sentence(model, function, SRC, 20, end=end, **one)
     unmasked = is_unmasked(weights, model)
-    if got != wanted:
+    if got != expected:
         starts = [t for t in range(model.vocab) if until(steps(model, 6, start=t), end) == got]
         facts: dict[str, Any] = {"unmasked": unmasked, "starts": starts}
-        raise Failure("a beam of one differs from greedy search", f"{got}, and should be {wanted}", **facts)
+        raise Failure("a beam of one differs from greedy search", f"{got}, and should be {expected}", **facts)
     expect(not unmasked, "while it searches, tokens see later ones")
     of_batches(code, model, function, **one)
 
@@ -211,26 +211,29 @@ def beam_of_one(code: Code) -> None:
 @law(LESSON, "beam_search", "beam: finds the best", *AFTER, "greedy: l", "beam: one")
 def beam_against_the_tree(code: Code) -> None:
     """A beam finds the text of the largest sum of log-probabilities, over ((5 + length) / 6) ** alpha."""
-    function, src = code["beam_search"], torch.tensor([[5, 6, 5]])
-    model, found = build_model(code, src_vocab=7, tgt_vocab=7, N=1), Counter[tuple[int, float]]()
-    kinds = [(width, 0.0) for width in (2, 3, 4, 16)]
-    kinds += [(4, 8.0), (16, 8.0)] if takes_all(function, "alpha", "beam") else []
-    told, made, runs, cached, example = set[str](), Counter[str](), 0, False, ""
+    function, src = code.find("beam_search"), torch.tensor([[5, 6, 5]])
+    model = build_model(code, src_vocab=7, tgt_vocab=7, N=1)
+    settings = [(width, 0.0) for width in (2, 3, 4, 16)]
+    settings += [(4, 8.0), (16, 8.0)] if takes_all(function, "alpha", "beam") else []
+    trees = Counter[tuple[int, float]]()  # that told something, by beam and alpha
+    told_apart = set[str]()  # the wrong rules that find something else in one of these trees
+    made, runs = Counter[str](), 0  # by wrong rules, how many runs they explain, and of how many
+    cached, example = False, ""
     for seed in range(40):
         draw(model, seed)
         tree = Tree.of(lambda tgt: written(model, src.expand(len(tgt), -1), tgt), 7, 4, START, END)
-        for width, alpha in kinds:
+        for width, alpha in settings:
             plain = WRONG_RULES["no alpha" if alpha else "greedy"](width, alpha)
             if find(tree, plain) == find(tree, Rules(width, alpha)):  # most trees tell little
                 continue
             right = tree.right(width, alpha)
             wrong = {name: find(tree, rules(width, alpha)) for name, rules in WRONG_RULES.items()}
-            new = {name for name, text in wrong.items() if text not in right} - told
+            new = {name for name, text in wrong.items() if text not in right} - told_apart
             special = any(not text or {0, 1, END, START} & {*text} for text in right)
-            if special or find(tree, plain) in right or (found[width, alpha] == 2 and not new):
+            if special or find(tree, plain) in right or (trees[width, alpha] == 2 and not new):
                 continue
-            found[width, alpha] += 1
-            told |= new
+            trees[width, alpha] += 1
+            told_apart |= new
             more = {"beam": width, "alpha": alpha}
             got = tuple(sentence(model, function, src, 4, end=END, **more))
             if example or got not in right:  # from now on, whatever explains all that is found
@@ -243,11 +246,11 @@ def beam_against_the_tree(code: Code) -> None:
                 with spied() as weights:
                     sentence(model, function, src, 4, end=END, **more)
                 cached = bool(weights) and weights[-1].size(-2) == 1
-                wanted = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
-                example = f"beam {width}, alpha {alpha:g}: {got}, and should be {wanted}"
-        if len(told) == len(WRONG_RULES) and min(found[kind] for kind in kinds) > 1:
+                expected = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
+                example = f"beam {width}, alpha {alpha:g}: {got}, and should be {expected}"
+        if len(told_apart) == len(WRONG_RULES) and min(trees[x] for x in settings) > 1:
             break
     most = {name for name, count in made.items() if count == max(made.values()) > 0.8 * runs}
     expect(not example, "the beam finds something else", example, made=most, cached=cached)
-    if not found:
+    if not trees:
         raise Missing("no model was found whose best translation greedy search misses")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from annotated.check.assertions import Failure, close, expect, mean_of, numbers, rows_of
 from annotated.check.law import law
-from annotated.check.user_code import Code, Missing, as_plain, call, first, takes, takes_all
+from annotated.check.user_code import Code, Missing, as_plain, call, output_of, takes, takes_all, tensor_of
 
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
 
@@ -25,7 +25,7 @@ def batch_of(code: Code, p: int, count: int = 2) -> tuple[Tensor, Tensor, Any]:
     src, tgt = torch.tensor([[3, 4, 5], [6, p, p]]), torch.tensor([[3, 7, 8, 9, 4], [3, 9, 4, p, p]])
     if count == 3:
         src, tgt = torch.tensor([[3, p], [6, 7], [8, p]]), torch.tensor([[3, 4, p], [3, 9, 4], [3, 4, p]])
-    return src, tgt, call(code["batch"], src=src, tgt=tgt, pad=p)
+    return src, tgt, call(code.find("batch"), src=src, tgt=tgt, pad=p)
 
 
 def get(batch: Any, *names: str) -> Any:
@@ -51,15 +51,15 @@ def shifted_target(code: Code) -> None:
 @law(BATCHES, "batch", "batch: masks", "causal mask")
 def batch_masks(code: Code) -> None:
     """The source mask hides padding; the target mask hides padding and what follows."""
-    pads = {code.pad, 2} if takes(code["batch"], "pad") else {code.pad}
+    pads = {code.pad, 2} if takes(code.find("batch"), "pad") else {code.pad}
     for pad, count in itertools.product(pads, (2, 3)):
         src, tgt, batch = batch_of(code, pad, count)
         n = tgt.size(1) - 1
-        mask, wanted = allowed(code, batch, "src_mask"), (src != pad)[:, None]
-        example = f"{mask.tolist()}, and should be {wanted.tolist()}, with padding {pad}"
-        facts = {"inverted": torch.equal(~mask, wanted), "zero": pad != 0 and bool(mask.all())}
-        facts["flat"] = torch.equal(mask, wanted[:, 0])
-        expect(torch.equal(mask, wanted), "src_mask is wrong", example, **facts)
+        mask, expected = allowed(code, batch, "src_mask"), (src != pad)[:, None]
+        example = f"{mask.tolist()}, and should be {expected.tolist()}, with padding {pad}"
+        facts = {"inverted": torch.equal(~mask, expected), "zero": pad != 0 and bool(mask.all())}
+        facts["flat"] = torch.equal(mask, expected[:, 0])
+        expect(torch.equal(mask, expected), "src_mask is wrong", example, **facts)
         mask, causal = allowed(code, batch, "tgt_mask", "trg_mask"), torch.ones(n, n).tril().bool()
         mask = mask.expand(count, n, n) if mask.shape in ((count, 1, n), (1, n, n), (n, n)) else mask
         real = (tgt[:, :-1] != pad)[:, None]
@@ -78,17 +78,17 @@ def allowed(code: Code, batch: Any, *names: str) -> Tensor:
 
 
 def loss_of(code: Code, x: Tensor, target: Tensor, smoothing: float, pad: int | None = None) -> Tensor:
-    part, given = code["label_smoothing"], {"log_probs": x, "target": target}
-    rest: dict[str, Any] = {"smoothing": smoothing, "pad": code.pad if pad is None else pad}
+    part = code.find("label_smoothing")
+    settings: dict[str, Any] = {"smoothing": smoothing, "pad": code.pad if pad is None else pad}
     if inspect.isclass(part) or not takes_all(part, "log_probs", "target"):
-        part, rest = code.build("label_smoothing", vocab=x.size(-1), **rest), {}
-    return first(call(part, **given, **rest)).sum()
+        part, settings = code.build("label_smoothing", vocab=x.size(-1), **settings), {}
+    return output_of(part, log_probs=x, target=target, **settings).sum()
 
 
 @law(RECIPE, "label_smoothing", "smoothing: mass")
 def smoothing_mass(code: Code) -> str | None:
     """The target has 1 - smoothing on the right token and smoothing on the others: together 1."""
-    pads = {code.pad, 2} if takes(code["label_smoothing"], "pad", "ignore") else {code.pad}
+    pads = {code.pad, 2} if takes(code.find("label_smoothing"), "pad", "ignore") else {code.pad}
     return max((mass_of(code, pad, *how) for pad in pads for how in ((0.4, 6), (0.1, 9))), key=bool)
 
 
@@ -123,17 +123,18 @@ def mass_of(code: Code, pad: int, e: float, V: int) -> str | None:
         mistake = f"smoothing is divided by {n}, but {V - 2} other tokens get it: size - 2"
     expect(abs(total - 1) < 1e-3, f"the target adds up to {total:.3g}, not 1", example, mistake=mistake)
     sure = q.clamp_min(1e-30).log()
-    kinds = {"the sum of -q log p": -(q * x[0]).sum(), "the KL divergence": (q * (sure - x[0])).sum()}
-    alike = (k for k, y in kinds.items() if math.isclose(float(loss), float(y), rel_tol=1e-3))
-    kind = next(alike, "another loss")
-    expect(not code.stubs or kind[4:7] == "sum", f"the loss is {kind}, not the sum of -q log p", example)
+    losses = {"the sum of -q log p": -(q * x[0]).sum(), "the KL divergence": (q * (sure - x[0])).sum()}
+    equal = (name for name, y in losses.items() if math.isclose(float(loss), float(y), rel_tol=1e-3))
+    name = next(equal, "another loss")
+    is_sum = name == "the sum of -q log p"
+    expect(not code.stubs or is_sum, f"the loss is {name}, not the sum of -q log p", example)
     return "padding gets a share too" if abs(on_padding) > 1e-3 else None
 
 
 @law(RECIPE, "label_smoothing", "smoothing: padding", "smoothing: mass")
 def smoothing_padding(code: Code) -> str:
     """Rows whose target is padding count nothing: neither in the loss nor in its gradient."""
-    if not takes(code["label_smoothing"], "pad", "ignore"):
+    if not takes(code.find("label_smoothing"), "pad", "ignore"):
         raise Missing("the loss knows no padding")
     x = torch.randn(4, 6).log_softmax(-1)
     one = float(loss_of(code, x[:1], torch.tensor([3]), 0.1))
@@ -145,8 +146,8 @@ def smoothing_padding(code: Code) -> str:
         short = float(loss_of(code, x[:2], torch.tensor([3, 4]), 0.1, p))
         long = float(loss_of(code, x[: 2 + rows], torch.tensor([3, 4] + [p] * rows), 0.1, p))
         same = math.isclose(short, long, rel_tol=1e-3, abs_tol=1e-4)
-        seen, told = "rows of padding change the loss", f"{short:.4f} without, {long:.4f} with {rows}"
-        expect(same, seen, told, short=short, long=long, pad=p)
+        example = f"{short:.4f} without, {long:.4f} with {rows}"
+        expect(same, "rows of padding change the loss", example, short=short, long=long, pad=p)
     return "a mean over tokens" if mean else ""
 
 
@@ -156,31 +157,31 @@ def smoothing_padding(code: Code) -> str:
 @law(RECIPE, "rate", "rate: equation 3")
 def rate_equation(code: Code) -> str | None:
     """The rate is d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)."""
-    given = {"model_size": 64, "factor": 1.0, "warmup": 100}
+    settings = {"model_size": 64, "factor": 1.0, "warmup": 100}
     steps = torch.tensor([1.0, 10, 50, 100, 200, 1000]).double()
 
     def right(s=steps, d=64, w=100, of_d=-0.5, of_w=-1.5, of_s=-0.5, least=torch.minimum) -> Tensor:  # type: ignore[no-untyped-def]
         return d**of_d * least(s**of_s, s * w**of_w)
 
-    got = torch.tensor([float(call(code["rate"], step=int(x), **given)) for x in steps]).double()
-    wanted = right()
-    example = f"at steps {numbers(steps)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(wanted)}"
-    facts = {"got": got / wanted, "s": steps, "rate": lambda **changes: right(**changes) / wanted}
-    expect(torch.allclose(got, wanted, rtol=1e-4), "the rate is wrong", example, **facts)
+    got = torch.tensor([float(call(code.find("rate"), step=int(x), **settings)) for x in steps]).double()
+    expected = right()
+    example = f"at steps {numbers(steps)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(expected)}"
+    facts = {"got": got / expected, "s": steps, "rate": lambda **changes: right(**changes) / expected}
+    expect(torch.allclose(got, expected, rtol=1e-4), "the rate is wrong", example, **facts)
     again = {"model_size": 96, "factor": 1.0, "warmup": 40}
-    other = torch.tensor([float(call(code["rate"], step=int(x), **again)) for x in steps])
+    other = torch.tensor([float(call(code.find("rate"), step=int(x), **again)) for x in steps])
     right_too = torch.allclose(other.double(), right(d=96, w=40), rtol=1e-4)
     expect(right_too, "with d_model 96 and a warm-up of 40 the rate is wrong", numbers(other))
-    if takes(code["rate"], "factor"):
-        twice = float(call(code["rate"], step=50, **given | {"factor": 2.0}))
+    if takes(code.find("rate"), "factor"):
+        twice = float(call(code.find("rate"), step=50, **settings | {"factor": 2.0}))
         expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
     with suppress(ArithmeticError):
-        zero, one = (float(call(code["rate"], step=n, **given)) for n in (0, 1))
+        zero, one = (float(call(code.find("rate"), step=n, **settings)) for n in (0, 1))
         seen = f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
         expect(not code.stubs or math.isclose(zero, one), seen)
         return None
     seen = "step 0, which PyTorch's schedulers ask for first, divides by 0"
-    expect(not hands_on(code["rate"]), seen)
+    expect(not hands_on(code.find("rate")), seen)
     return seen
 
 
@@ -204,12 +205,12 @@ PAIRS = {
 
 def counts(texts: list[str], references: list[str], clip: bool = True) -> Tensor:
     """Count n-grams, n = 1 to 4, of texts: those that their references have, and all. (2, 4)"""
-    found = torch.zeros(2, 4)
+    totals = torch.zeros(2, 4)
     for pair, n in itertools.product(zip(texts, references, strict=True), range(4)):
         grams, known = (Counter(zip(*(x.split()[i:] for i in range(n + 1)), strict=False)) for x in pair)
         right = grams & known if clip else {g: count for g, count in grams.items() if g in known}
-        found[:, n] += torch.tensor([sum(right.values()), grams.total()])
-    return found
+        totals[:, n] += torch.tensor([sum(right.values()), grams.total()])
+    return totals
 
 
 def brevity(texts: list[str], references: list[str]) -> float:
@@ -237,20 +238,20 @@ def scores_of(code: Code, texts: list[str], references: list[str]) -> list[tuple
     ]
 
     def score(hypotheses: Any, references: Any) -> float:
-        result = call(code["bleu"], hypotheses=hypotheses, references=references)
-        return float(first(getattr(result, "value", getattr(result, "score", result))))
+        result = call(code.find("bleu"), hypotheses=hypotheses, references=references)
+        return float(tensor_of(getattr(result, "value", getattr(result, "score", result))))
 
-    found, problems = [], []
+    scores, problems = [], []
     for form in forms:
         try:
-            found.append((score(*form(references, references)), score(*form(texts, references))))
+            scores.append((score(*form(references, references)), score(*form(texts, references))))
         except (NotImplementedError, Missing):
             raise
         except Exception as error:
             problems.append(error)
-    if not found:
+    if not scores:
         raise problems[-1]
-    return sorted(found, key=lambda scores: -round(scores[0], 3))
+    return sorted(scores, key=lambda pair: -round(pair[0], 3))
 
 
 @law("10_translation", "bleu", "BLEU: sacreBLEU's number")
@@ -261,22 +262,23 @@ def bleu(code: Code) -> str | None:
     unit = 100.0 if 0.99 < same < 1.01 else 1.0
     lower = score_of([x.lower() for x in texts], [x.lower() for x in references])
     got = next((other for _, other in others if abs(other * unit - lower) < 0.05), got)  # it wants texts
-    got, wanted = got * unit, score_of(texts, references)
-    if abs(got - wanted) < 0.05 and abs(same * unit - 100) < 0.05:
+    got, expected = got * unit, score_of(texts, references)
+    if abs(got - expected) < 0.05 and abs(same * unit - 100) < 0.05:
         if unit == 100 and code.stubs:
             raise Failure("the score is from 0 to 1", mistake="BLEU is told from 0 to 100: multiply by 100")
         for drawn in torch.randint(0, 9, (9, 24)).tolist():  # words whose last is another in the text
             text, reference = (" ".join(f"w{x}" for x in (*drawn, last)) for last in (0, 1))
-            wanted = score_of([text], [reference])
-            found = [other * unit for _, other in scores_of(code, [text], [reference])]
-            told = f"{found[0]:.2f}, and should be {wanted:.2f}"
-            expect(any(abs(x - wanted) < 0.05 for x in found), "the score of another text is wrong", told)
+            expected = score_of([text], [reference])
+            scores = [score * unit for _, score in scores_of(code, [text], [reference])]
+            example = f"{scores[0]:.2f}, and should be {expected:.2f}"
+            right = any(abs(score - expected) < 0.05 for score in scores)
+            expect(right, "the score of another text is wrong", example)
         return "from 0 to 1" if unit == 100 else None
-    right, total = counts(texts, references)
+    matches, total = counts(texts, references)
     r, plain = brevity(texts, references), counts(texts, references, clip=False)[0]
     facts: dict[str, Any] = {"got": got, "mean": mean_of, "r": r, "penalty": min(1.0, math.exp(1 - r))}
-    facts |= {"p": right / total * 100, "unclipped": plain / total * 100, "lower": lower}
-    facts["one_more"] = (right + 1) / (total + 1) * 100
+    facts |= {"p": matches / total * 100, "unclipped": plain / total * 100, "lower": lower}
+    facts["one_more"] = (matches + 1) / (total + 1) * 100
     facts["one_more_above"] = torch.cat([facts["p"][:1], facts["one_more"][1:]])
     facts["each"] = [score_of([text], [reference]) for text, reference in PAIRS.items()]
-    raise Failure("the score is not sacreBLEU's", f"{got:.2f}, and should be {wanted:.2f}", **facts)
+    raise Failure("the score is not sacreBLEU's", f"{got:.2f}, and should be {expected:.2f}", **facts)
