@@ -1,6 +1,5 @@
 """Hold numbers to what they should be, and show them."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -92,8 +91,3 @@ def was_made(predicate: Predicate, facts: SimpleNamespace) -> bool:
 def each(text: str, predicate: Callable[[Any, SimpleNamespace], Any], *values: Any) -> dict[str, Predicate]:
     """Return a mistake for each value, which its text names."""
     return {text.format(x): partial(predicate, x) for x in values}
-
-
-def mean_of(numbers: Tensor) -> float:
-    """Return the geometric mean."""
-    return math.exp(float(numbers.clamp_min(1e-9).log().mean()))

@@ -91,10 +91,8 @@ def grade(
         per_call = min(20, seconds / 2)
         work = for_worker, path, sandbox, folder.absolute(), adapter, per_call
         judging = sender, for_judge, 10 * per_call, adapter, settings
-        processes = [
-            context.Process(target=execute, args=work, daemon=True),
-            context.Process(target=judge, args=judging, daemon=True),
-        ]
+        tasks = (execute, work), (judge, judging)
+        processes = [context.Process(target=task, args=values, daemon=True) for task, values in tasks]
         for process in processes:
             process.start()
         for end in (sender, for_judge, for_worker):

@@ -5,7 +5,6 @@ may read and change. Where a law looks at what runs, the mirrors run again in th
 reports. PyTorch's linear maps, tables and norms are computed here: the worker is not asked for their output.
 """
 
-import builtins
 import inspect
 import itertools
 import traceback
@@ -30,9 +29,9 @@ from annotated.check.tracing import NoDropout
 from annotated.check.user_code import Code
 
 COMPUTED = nn.Linear, nn.Embedding, nn.LayerNorm
-NAMES = """RuntimeError TypeError ValueError AttributeError LookupError ArithmeticError AssertionError OSError
-NotImplementedError IndexError KeyError ImportError SystemExit"""
-ERRORS = {name: getattr(builtins, name) for name in NAMES.split()}  # which laws tell apart
+DISTINGUISHED = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+DISTINGUISHED += (AssertionError, OSError, NotImplementedError, IndexError, KeyError, ImportError, SystemExit)
+ERRORS: dict[str, Any] = {kind.__name__: kind for kind in DISTINGUISHED}  # by laws
 
 
 class Asked:
@@ -264,13 +263,10 @@ def signature(parameters: list[Any] | None) -> Any:
     """Return the signature of a function, or none where its parameters are not known, as of C code."""
     if parameters is None:
         return "not known"
-    empty = inspect.Parameter.empty
     kinds = [*inspect._ParameterKind]  # in the order of their numbers
-    described = (
-        (name, kinds[kind], None if has_default else empty) for name, kind, has_default in parameters
-    )
-    each = [inspect.Parameter(name, kind, default=default) for name, kind, default in described]
-    return inspect.Signature(each, __validate_parameters__=False)
+    defaults = {False: inspect.Parameter.empty, True: None}
+    described = [inspect.Parameter(n, kinds[kind], default=defaults[has]) for n, kind, has in parameters]
+    return inspect.Signature(described, __validate_parameters__=False)
 
 
 def error_of(reply: dict[str, Any]) -> BaseException:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from annotated.check.assertions import Failure, close
 from annotated.check.models import SIZES, Model
-from annotated.check.tracing import Call, Calls, normalized, record, residual_mistake, wrapping
+from annotated.check.tracing import Call, Calls, normalized, residual_mistake, trace_all, wrapping
 from annotated.check.user_code import Missing, Unclear
 
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 4, 11, 6, 21]])
@@ -47,7 +47,7 @@ class Walk:
         self.model = model
         model.module.train()
         flip = model.code.flip
-        (_, self.trace) = record(lambda: model(SRC, TGT))
+        (_, self.trace) = trace_all(lambda: model(SRC, TGT))
         self.x_shapes = {n: flip(torch.empty(2, n, SIZES["d_model"])).shape for n in (S, T)}
         stacks = self.stacks()
         expected = len([p for p in (S, T) if any(w.x.shape[-2:] == (p, p) for w in self.trace.weights)])

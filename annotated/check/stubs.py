@@ -12,7 +12,7 @@ from annotated.check.assertions import close
 from annotated.check.laws import LAWS
 from annotated.check.models import Model
 from annotated.check.report import Report
-from annotated.check.tracing import trace
+from annotated.check.tracing import trace_calls
 from annotated.check.user_code import ARGUMENTS, PARTS, Code
 
 STUBS = Path(__file__).with_name("stubs.txt")
@@ -72,10 +72,8 @@ def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
     learned = [name for name, _ in model.module.named_parameters() if name in missing]  # buffers are its own
     if learned or unexpected:
         lacks, has = (", ".join(names[:3]) or "nothing" for names in (unexpected, learned))
-        message = f"the weights have {lacks}, which your model lacks, and lack {has}, which it has. "
-        raise ValueError(
-            f"{message}Take the stubs' names, and post-norm, without a norm after the last layer"
-        )
+        problem = f"the weights have {lacks}, which your model lacks, and lack {has}, which it has"
+        raise ValueError(f"{problem}. Take the stubs' names, and post-norm, no norm after the last layer")
     src = torch.tensor([[*tokenizer.encode(text), tokenizer.end]])
     tokens: list[int] = []
     with torch.no_grad():
@@ -85,16 +83,14 @@ def translate(code: Code, text: str, shipped: Any) -> tuple[str, str, str]:
             tokens.append(int(row.index_fill(0, torch.tensor(list(shipped.forbidden)), -torch.inf).argmax()))
         tgt = torch.tensor([[tokenizer.start, *tokens]])
         outputs = outputs_of(model, src, tgt)
-        expected = outputs_of(replace(model, code=Code({}), module=shipped.model), src, tgt)
-    differs = (
-        name for name in outputs if name in expected and not close(outputs[name], expected[name], 1e-3)
-    )
-    other = next(differs, "").removesuffix(".dropout")  # which changes nothing: what it was given differs
+        right = outputs_of(replace(model, code=Code({}), module=shipped.model), src, tgt)
+    differing = (name for name in outputs if name in right and not close(outputs[name], right[name], 1e-3))
+    other = next(differing, "").removesuffix(".dropout")  # which changes nothing: what it was given differs
     return tokenizer.decode(tokens[:-1]), shipped.translate([text], beam=1)[0], other
 
 
 def outputs_of(model: Model, src: Tensor, tgt: Tensor) -> dict[str, Tensor]:
     """Return what each module of a model gives, by its name, in the order in which they run."""
     names = {module: name for name, module in model.module.named_modules()}
-    _, calls = trace(lambda: model(src, tgt))
+    _, calls = trace_calls(lambda: model(src, tgt))
     return {names[c.module]: c.output for c in calls if c.module in names and isinstance(c.output, Tensor)}

@@ -88,7 +88,7 @@ class NoDropout(TorchFunctionMode):
 
 
 @contextmanager
-def mode(module: nn.Module, training: bool) -> Iterator[None]:
+def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
     """Put a module in training mode without dropout, or leave it in evaluation mode."""
     module.train(training)
     with NoDropout(Trace()) if training else nullcontext():
@@ -97,7 +97,7 @@ def mode(module: nn.Module, training: bool) -> Iterator[None]:
 
 
 @contextmanager
-def spied(trace: Trace | None = None) -> Iterator[list[Tensor]]:
+def collect_weights(trace: Trace | None = None) -> Iterator[list[Tensor]]:
     """Collect what every softmax gives, wherever it is computed: the attention weights."""
     weights: list[Tensor] = []
 
@@ -116,15 +116,15 @@ def spied(trace: Trace | None = None) -> Iterator[list[Tensor]]:
         yield weights
 
 
-def record(run: Callable[[], Any]) -> tuple[Any, Trace]:
+def trace_all(run: Callable[[], Any]) -> tuple[Any, Trace]:
     """Return what a run without dropout gives, and all that is recorded of it."""
     recorded = Trace()
-    with NoDropout(recorded), spied(recorded):
-        out, _ = trace(run, recorded)
+    with NoDropout(recorded), collect_weights(recorded):
+        out, _ = trace_calls(run, recorded)
     return out, recorded
 
 
-def trace(run: Callable[[], Any], recorded: Trace | None = None) -> tuple[Any, list[Call]]:
+def trace_calls(run: Callable[[], Any], recorded: Trace | None = None) -> tuple[Any, list[Call]]:
     """Return what a run gives, and each call of a module in it, in order of their ends."""
     recorded, running = recorded or Trace(), list[Call]()
 

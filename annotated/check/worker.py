@@ -14,7 +14,7 @@ from annotated.check.assertions import unchanged
 from annotated.check.law import guard, own_frames
 from annotated.check.models import INSPECTION, METHODS, compete, overrides
 from annotated.check.protocol import Wire, fields, pack, refuse, tensors_in, unpack
-from annotated.check.tracing import Trace, record, spied, trace
+from annotated.check.tracing import Trace, collect_weights, trace_all, trace_calls
 from annotated.check.user_code import CONVENTIONS, PARTS, Code, origin, parameters_of
 
 
@@ -69,10 +69,10 @@ class Answers:
             if question["meta"]:
                 modes.enter_context(torch.device("meta"))
             if question["no dropout"]:
-                result, recorded = record(lambda: function(*args, **kwargs))
+                result, recorded = trace_all(lambda: function(*args, **kwargs))
             elif question["taped"]:
-                modes.enter_context(spied(recorded))
-                result, _ = trace(lambda: function(*args, **kwargs), recorded)
+                modes.enter_context(collect_weights(recorded))
+                result, _ = trace_calls(lambda: function(*args, **kwargs), recorded)
             else:
                 result = function(*args, **kwargs)
         if question["gradients"] is not None:

@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from annotated.check.assertions import as_plain, close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
-from annotated.check.tracing import expect_modes, normalized, spied, trace, unreached, wrapping
+from annotated.check.tracing import (
+    collect_weights,
+    expect_modes,
+    normalized,
+    trace_calls,
+    unreached,
+    wrapping,
+)
 from annotated.check.user_code import Code, Missing, call, perturb, takes, tensor_of
 
 ATTENTION = "02_attention", "attention"
@@ -112,7 +119,7 @@ def multi_head_equation(code: Code) -> str:
     """The heads are attentions over d_k numbers each, concatenated, then W^O."""
     module = heads(code)
     inputs = {name: torch.randn(3, n, D) for name, n in (("query", 5), ("key", 6), ("value", 6))}
-    out, calls = trace(lambda: code.attend(module, **inputs))
+    out, calls = trace_calls(lambda: code.attend(module, **inputs))
     expect_shape(out, 3, 5, D)
     part = code.find("multi_head_attention")
     expect_modes(part, lambda rate: heads(code, rate), lambda module: code.attend(module, **inputs))
@@ -186,7 +193,7 @@ def mask_of_heads(code: Code) -> None:
     q, x, wrong = torch.randn(4, 3, D), torch.randn(4, 5, D), torch.randn(4, 5, D)
     mask = (torch.arange(5) < lengths[:, None]).unsqueeze(1)  # (B, 1, S), as many sentences as heads
     hidden, shown = torch.where(mask.mT, x, wrong), torch.where(mask.mT, wrong, x)
-    with spied() as weights:
+    with collect_weights() as weights:
         one = code.attend(module, q, x, x, mask)
     expect(not close(one, code.attend(module, q, x, x)), "a mask changes nothing")
     w = weights[0].reshape(4, 4, 3, 5) if weights and weights[0].numel() == 240 else torch.ones(4, 4, 3, 5)
@@ -206,7 +213,7 @@ def mask_of_heads(code: Code) -> None:
 def heads_differ(code: Code) -> None:
     """There are h heads, and each has weights of its own."""
     module, x = heads(code), torch.randn(2, 5, D)
-    with spied() as weights:
+    with collect_weights() as weights:
         code.attend(module, x, x, x)
     if len(weights) == H:  # a loop over heads
         weights = [torch.stack([w.view(2, 5, 5) for w in weights], 1)]

@@ -13,7 +13,7 @@ from annotated.check.laws.model import MASKS, MODEL, WRONG
 from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
 from annotated.check.residual_stream import CROSS, NETWORK, SELF, SRC, TGT, S, T, Walk, follow
-from annotated.check.tracing import mode, normalized, spied
+from annotated.check.tracing import collect_weights, in_mode, normalized
 from annotated.check.user_code import Code, Missing, takes
 
 
@@ -174,7 +174,7 @@ def both_ways(code: Code) -> None:
     model = Model.of(code, N=1)
     for table in model.tables():  # small scores, so that no weight is 0
         table.mul_(0.2 / table.std())
-    with mode(model.module, True), spied() as weights:
+    with in_mode(model.module, True), collect_weights() as weights:
         model(SRC[:1], TGT[:1])
     sees = sum((w.reshape(-1, S, S).sum(0) for w in weights if w.shape[-2:] == (S, S)), torch.zeros(S, S))
     blind = [(i, j) for i in range(S) for j in range(S) if sees.any() and sees[i, j] <= 1e-6]

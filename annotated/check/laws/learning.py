@@ -13,7 +13,7 @@ from annotated.check.law import law
 from annotated.check.laws.model import MASKS, MODEL, SRC, TGT, WRONG
 from annotated.check.laws.parts import check_kept
 from annotated.check.models import SIZES, Model
-from annotated.check.tracing import trace, unreached
+from annotated.check.tracing import trace_calls, unreached
 from annotated.check.user_code import Code
 
 
@@ -21,7 +21,7 @@ from annotated.check.user_code import Code
 def own_weights(code: Code) -> None:
     """Each layer, and each sub-layer in it, has weights of its own, which start otherwise than all others."""
     model = Model.of(code, shake=0.0)
-    _, calls = trace(lambda: model(SRC, TGT))
+    _, calls = trace_calls(lambda: model(SRC, TGT))
     vectors = [c.module for c in calls if not isinstance(c.x, Tensor) or c.x.is_floating_point()]
     used = [m for m in vectors if [*m.parameters(recurse=False)]]  # a table may serve for both languages
     for module, times in Counter(used).items():
@@ -44,7 +44,7 @@ def gradients(code: Code) -> None:
     """A loss reaches every parameter, and every layer that runs has its parameters in the model."""
     model = Model.of(code)
     with torch.enable_grad():
-        _, calls = trace(lambda: model(SRC, TGT).gather(-1, TGT[..., None]).sum().backward())
+        _, calls = trace_calls(lambda: model(SRC, TGT).gather(-1, TGT[..., None]).sum().backward())
     without, ran = unreached(model.module), {c.module for c in calls}
     owners = {name.rpartition(".")[0] for name in without}
     idle = [f"{n} ({type(m).__name__})" for n, m in model.module.named_modules()

@@ -14,7 +14,7 @@ from annotated.check.assertions import Failure, close, expect, numbers
 from annotated.check.law import law
 from annotated.check.laws.parts import check_log_probs
 from annotated.check.models import SIZES, Model
-from annotated.check.tracing import Call, Calls, mode, record, spied, trace
+from annotated.check.tracing import Call, Calls, collect_weights, in_mode, trace_all, trace_calls
 from annotated.check.user_code import Code, Unclear, takes, takes_all
 
 SRC = torch.tensor([[5, 6, 7, 8, 9]])  # padding is appended where a law wants some
@@ -47,7 +47,7 @@ def eval_is_deterministic(code: Code) -> str:
     """In evaluation mode two passes agree; in training mode dropout makes them differ."""
     model = Model.of(code, dropout=0.5)
     registered = {*model.module.modules()}
-    one, other = ({c.module for c in trace(lambda: model(SRC, TGT))[1]} for _ in range(2))
+    one, other = ({c.module for c in trace_calls(lambda: model(SRC, TGT))[1]} for _ in range(2))
     made_anew, unregistered = one - other - registered, one - registered
     faults = {"is made anew in each pass": made_anew, "is not among the model's parameters": unregistered}
     for fault, modules in faults.items():
@@ -67,7 +67,7 @@ def sizes(code: Code) -> None:
     """N layers, h heads and d_ff are used, whatever they are: other sizes give another model."""
     N = 5  # not a divisor of usual defaults
     make, model, S, T = code.find("make_model"), Model.of(code, N=N), SRC.size(1), TGT.size(1)
-    with spied() as weights:
+    with collect_weights() as weights:
         model(SRC, TGT)
     attentions = {}
     for name, shape in (("encoder", (S, S)), ("decoder", (T, T)), ("attention to the memory", (T, S))):
@@ -88,12 +88,13 @@ def causality(code: Code) -> None:
     """What the decoder predicts at a position does not depend on later target tokens, nor when it trains."""
     model, T = Model.of(code), TGT.size(1)
     for training, how in MODES.items():
-        with mode(model.module, training):
-            before, recorded = record(lambda: model(SRC, TGT))
+        with in_mode(model.module, training):
+            before, recorded = trace_all(lambda: model(SRC, TGT))
             square = [w.x.view(-1, T, T) for w in recorded.weights if w.x.shape[-2:] == (T, T)]
             total = sum((w[0] for w in square), torch.zeros(T, T))
             for t in range(T - 1, 0, -1):
-                after, changed = record(partial(model, SRC, TGT.index_fill(1, torch.tensor([t]), 20)))
+                changed_tgt = TGT.index_fill(1, torch.tensor([t]), 20)
+                after, changed = trace_all(partial(model, SRC, changed_tgt))
                 leaks = [i for i in range(t) if not close(before[0, i], after[0, i])]
                 example = f"token {t} of the target changes the prediction at {leaks}"
                 if leaks:
@@ -107,9 +108,7 @@ def causality(code: Code) -> None:
                     pairs = ((p, torch.ones_like(p).tril()) for p in old)
                     facts["learned"] = any(torch.equal(p, x) and not x.all() for p, x in pairs)
                     facts["joined"] = hides_what_both_hide(model)
-                    facts["by_heads"] = mixing is not None and any(
-                        mixing.encloses(w) for w in recorded.weights
-                    )
+                    facts["by_heads"] = any(mixing and mixing.encloses(w) for w in recorded.weights)
                     raise Failure(f"the decoder sees the future{how}", example, **facts)
 
 
@@ -117,7 +116,7 @@ def hides_what_both_hide(model: Model) -> bool:
     """Tell whether the decoder hides what is later and padding, and shows what is only one of the two."""
     T, padded = TGT.size(1), TGT.clone()
     padded[0, -2:] = model.pad
-    with spied() as weights:
+    with collect_weights() as weights:
         model(SRC, padded)
     square = [w.view(-1, T, T) for w in weights if w.shape[-2:] == (T, T)]
     both = torch.ones(T, T).triu(1).bool() & (padded == model.pad)
@@ -160,9 +159,9 @@ def source_padding(code: Code) -> None:
     pads = {code.pad, 2} if takes_all(code.find("make_model"), "pad") else {code.pad}
     for pad, (training, how) in itertools.product(sorted(pads), MODES.items()):
         model, n = Model.of(code, pad=pad), SRC.size(1)
-        with mode(model.module, training):
+        with in_mode(model.module, training):
             before = model(SRC, TGT)
-            with spied() as weights:
+            with collect_weights() as weights:
                 after = model(F.pad(SRC, (0, 4), value=pad), TGT)
         rows = {"encoder": n + 4, "cross": TGT.size(1)}
         of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
@@ -182,8 +181,8 @@ def batch_invariance(code: Code) -> None:
     src = torch.tensor([[5, 6, 7, 8, 9], [10, 11, p, p, p], [4, 5, 6, 7, p], [7, 8, 9, p, p]])
     tgt = torch.tensor([[3, 11, 12, 13], [3, 14, p, p], [3, 15, 16, p], [3, 17, 18, 19]])
     for training, how in MODES.items():
-        with mode(model.module, training):
-            with spied() as weights:
+        with in_mode(model.module, training):
+            with collect_weights() as weights:
                 together = model(src, tgt)
             full = model(src.masked_fill(src == p, 12), tgt.masked_fill(tgt == p, 12))
             alone = [model(s[s != p][None], t[t != p][None]) for s, t in zip(src, tgt, strict=True)]
@@ -201,7 +200,7 @@ def batch_invariance(code: Code) -> None:
 def memory_is_used(code: Code) -> None:
     """Every prediction depends on the source, and on the target tokens read so far."""
     model = Model.of(code)
-    with spied() as weights:
+    with collect_weights() as weights:
         before = model(SRC, TGT)
     after = model(other_src := torch.tensor([[5, 16, 7, 8, 9]]), TGT)
     crossing = any(w.shape[-2:] == (TGT.size(1), SRC.size(1)) for w in weights)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from annotated.check.assertions import Failure, close, compare, expect, expect_shape, numbers
 from annotated.check.law import law, own_frames
 from annotated.check.models import Model
-from annotated.check.tracing import Calls, expect_modes, normalized, residual_mistake, trace, wrapping
+from annotated.check.tracing import Calls, expect_modes, normalized, residual_mistake, trace_calls, wrapping
 from annotated.check.user_code import Code, Missing, origin, output_of, takes, takes_all
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
@@ -32,7 +32,7 @@ def feed_forward_equation(code: Code) -> str | None:
         return code.build("feed_forward", d_model=8, d_ff=24, dropout=rate)
 
     module = build(0.0)
-    out, calls = trace(lambda: output_of(module, x=x))
+    out, calls = trace_calls(lambda: output_of(module, x=x))
     expect_shape(out, *x.shape)
     expect_modes(part, build, lambda module: output_of(module, x=x))
     compare(out[:, 2:3], output_of(module, x=x[:, 2:3]), "a position depends on the others")
@@ -113,7 +113,7 @@ def scaled_by_model(code: Code) -> bool:
     """Tell whether something in the model has embeddings times sqrt(d_model), with positions or without."""
     with suppress(Exception):
         model, tgt = Model.of(code, shake=0.0), torch.tensor([[3, 4]])
-        one, other = (trace(partial(model, torch.tensor([src]), tgt))[1] for src in ([5, 6], [7, 6]))
+        one, other = (trace_calls(partial(model, torch.tensor([src]), tgt))[1] for src in ([5, 6], [7, 6]))
         pairs = [(a.x, b.x) for a, b in zip(one, other, strict=True)]
         pairs += [(a.output, b.output) for a, b in zip(one, other, strict=True)]
         changes = [(a - b)[0, 0] for a, b in pairs if isinstance(a, Tensor) and a.is_floating_point()]
@@ -254,7 +254,7 @@ def sublayer_dropout(code: Code) -> None:
 def generator(code: Code) -> str | None:
     """The generator gives log-probabilities over the vocabulary: their exponentials add up to 1."""
     module, x = code.build("generator", d_model=16, vocab=11), torch.randn(3, 5, 16) * 3
-    out, calls = trace(lambda: output_of(module, x=x))
+    out, calls = trace_calls(lambda: output_of(module, x=x))
     expect_shape(out, 3, 5, 11)
     compare(output_of(module, x=x), out, "the same input gives two outputs in evaluation mode")
     remark = check_log_probs(out, [c.output for c in calls if isinstance(c.module, nn.Linear)])

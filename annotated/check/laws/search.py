@@ -16,7 +16,7 @@ from annotated.check.law import law
 from annotated.check.laws.model import known_padding
 from annotated.check.models import END, START, Model, compete, searchable
 from annotated.check.toy_search import WRONG_RULES, Rules, Tree, find, finds
-from annotated.check.tracing import spied
+from annotated.check.tracing import collect_weights
 from annotated.check.user_code import Code, Missing, takes, takes_all
 
 SRC, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 22  # 22: where no end should come
@@ -112,7 +112,7 @@ def first_new(tokens: list[int], begin: int, end: int) -> int:
 
 def is_unmasked(weights: list[Tensor], model: Model) -> bool:
     """Tell whether weights of a search fall on later tokens, and with a causal mask would not."""
-    with spied() as masked:
+    with collect_weights() as masked:
         written(model, SRC, torch.tensor([[START, 5, 6]]))
 
     def see_later(weights: list[Tensor]) -> bool:
@@ -128,7 +128,7 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     function, model = code.find("greedy_decode"), searched(code)
     expected = steps(model, 7)
     end = next(t for t in range(22, 2, -1) if t not in expected)
-    with spied() as weights:
+    with collect_weights() as weights:
         [whole, *_] = search(model, function, SRC, 7, end)
     got = without_start(whole)[:7]
     again = without_start(search(model, function, SRC, 7, end)[0])[:7]
@@ -197,7 +197,7 @@ def beam_of_one(code: Code) -> None:
     expected = steps(model, 6)
     end = first_new(expected, 2, 6)
     expected = until(expected, end)
-    with spied() as weights:
+    with collect_weights() as weights:
         got = sentence(model, function, SRC, 20, end=end, **one)
     unmasked = is_unmasked(weights, model)
     if got != expected:
@@ -243,7 +243,7 @@ def beam_against_the_tree(code: Code) -> None:
                     tastes = [replace(wrong_one, **x) for x in TASTES]
                     made[name] += bool({got, (START, *got)} & finds(tree, wrong_one, *tastes))
             if got not in right and not example:
-                with spied() as weights:
+                with collect_weights() as weights:
                     sentence(model, function, src, 4, end=END, **more)
                 cached = bool(weights) and weights[-1].size(-2) == 1
                 expected = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))

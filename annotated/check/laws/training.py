@@ -8,12 +8,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from statistics import geometric_mean
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from annotated.check.assertions import Failure, close, expect, mean_of, numbers, rows_of
+from annotated.check.assertions import Failure, close, expect, numbers, rows_of
 from annotated.check.law import law
 from annotated.check.user_code import Code, Missing, as_plain, call, output_of, takes, takes_all, tensor_of
 
@@ -211,6 +212,10 @@ def counts(texts: list[str], references: list[str], clip: bool = True) -> Tensor
         right = grams & known if clip else {g: count for g, count in grams.items() if g in known}
         totals[:, n] += torch.tensor([sum(right.values()), grams.total()])
     return totals
+
+
+def mean_of(precisions: Tensor) -> float:
+    return geometric_mean(precisions.clamp_min(1e-9).tolist())
 
 
 def brevity(texts: list[str], references: list[str]) -> float:
