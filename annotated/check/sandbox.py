@@ -15,23 +15,23 @@ NO_NEW_PRIVILEGES = 38  # of prctl(2)
 EXECUTE, READ_FILE, READ_FOLDER = 1 << 0, 1 << 2, 1 << 3
 READ = EXECUTE | READ_FILE | READ_FOLDER
 SYSTEM = "/usr", "/lib", "/lib64", "/etc", "/opt", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"
-MEMORY, FILE = 4 << 30, 1 << 26  # bytes that a submission may take, and write into one file
+MAX_MEMORY, MAX_FILE = 4 << 30, 1 << 26  # bytes that a submission may take, and write into one file
 
 
-def confine(place: Path, hidden: list[Path], shown: Path | None = None) -> None:
-    """Let this process, and all that it starts, read `place` and what Python needs, and write `place` alone.
+def confine(folder: Path, hidden: list[Path], shown: Path | None = None) -> None:
+    """Let this process, and all that it starts, read `folder` and what Python needs, and write `folder` alone.
 
     Nothing that is `hidden` can be read, unless it is `shown`. Other processes cannot be signaled.
     """
     if os.name == "posix":
         import resource
 
-        for kind, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_FSIZE, FILE)):
+        for kind, limit in ((resource.RLIMIT_DATA, MAX_MEMORY), (resource.RLIMIT_FSIZE, MAX_FILE)):
             with suppress(ValueError, OSError):  # where less is allowed already
-                resource.setrlimit(kind, (most, most))
+                resource.setrlimit(kind, (limit, limit))
     if landlock() > 0:
-        hide(place, [x.resolve() for x in hidden], shown)
-    sys.addaudithook(watch(place))
+        restrict_paths(folder, [x.resolve() for x in hidden], shown)
+    sys.addaudithook(audit_hook(folder))
 
 
 def landlock() -> int:
@@ -39,7 +39,8 @@ def landlock() -> int:
     return int(ctypes.CDLL(None).syscall(CREATE, None, 0, 1)) if sys.platform == "linux" else 0
 
 
-def hide(place: Path, hidden: list[Path], shown: Path | None) -> None:
+def restrict_paths(folder: Path, hidden: list[Path], shown: Path | None) -> None:
+    """Let Landlock refuse this process all paths, except those that `confine` names."""
     system = ctypes.CDLL(None).syscall
     version = landlock()
     files = (1 << (13 + (version > 1) + (version > 2))) - 1 | (1 << 15 if version > 4 else 0)
@@ -61,7 +62,7 @@ def hide(place: Path, hidden: list[Path], shown: Path | None) -> None:
     for root in {*map(Path, (*SYSTEM, sys.prefix, sys.base_prefix, *site))}:
         for path, access in readable(root.resolve(), hidden):
             allow(path, access)
-    allow(place, files)
+    allow(folder, files)
     if shown is not None:
         allow(shown, READ)
     for device in ("null", "urandom", "zero"):
@@ -114,11 +115,11 @@ STARTS = re.compile(r"os\.(fork|kill|system|exec|posix_spawn|spawn|startfile)|su
 CHANGES = re.compile(r"os\.(re|rmdir|mk|trunc|.*link|chmod|chown|chflags|utime)|shutil")
 
 
-def watch(place: Path) -> Callable[[str, tuple[Any, ...]], None]:
+def audit_hook(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
     """Return a hook that refuses what starts processes, and what changes files outside a folder."""
-    inside, real, null = os.path.join(os.path.realpath(place), ""), os.path.realpath, os.devnull
+    inside, real, null = os.path.join(os.path.realpath(folder), ""), os.path.realpath, os.devnull
 
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         if STARTS.match(event):
             raise PermissionError(f"{event}: a graded file computes, and leaves other things alone")
         changes = CHANGES.match(event) is not None
@@ -126,8 +127,8 @@ def watch(place: Path) -> Callable[[str, tuple[Any, ...]], None]:
             mode, flags = arguments[1:3]
             changes = bool(flags & (os.O_WRONLY | os.O_RDWR) if mode is None else {*mode} & {*"wax+"})
         for x in arguments if changes else ():
-            named = isinstance(x, str | bytes | os.PathLike) and x != null
-            if named and not os.path.join(real(os.fsdecode(x)), "").startswith(inside):
+            is_path = isinstance(x, str | bytes | os.PathLike) and x != null
+            if is_path and not os.path.join(real(os.fsdecode(x)), "").startswith(inside):
                 raise PermissionError(f"{event} {os.fsdecode(x)}: it does not lie beside the graded file")
 
-    return look
+    return refuse
