@@ -21,14 +21,14 @@ from typing import Any, get_args
 import torch
 
 from annotated.check import LAWS, hold_loaded
-from annotated.check.judge import Asked
+from annotated.check.judge import WorkerProxy
 from annotated.check.law import EXCUSED
 from annotated.check.loading import as_script
 from annotated.check.protocol import Gone
 from annotated.check.report import TEXT, Finding, Report, Status
 from annotated.check.sandbox import confine
 from annotated.check.user_code import PARTS, Code
-from annotated.check.worker import Answers
+from annotated.check.worker import Worker
 
 NOT_GRADED = "_", "."  # what the names of other files and folders begin with
 
@@ -187,7 +187,7 @@ def judge(
     torch.set_num_threads(1)
     sender.send("begun")
     try:
-        sender.send(hold_loaded(lambda: Asked(worker).code(**settings), adapter, seconds))
+        sender.send(hold_loaded(lambda: WorkerProxy(worker).code(**settings), adapter, seconds))
     except Gone:
         sender.send("the process died")
 
@@ -202,7 +202,7 @@ def execute(
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR"), str(sandbox))
     os.chdir(path.parent)
     with as_script(path), as_script(adapter or path):
-        answers = Answers(judge, lambda: Code.load(path, adapter), seconds)
+        answers = Worker(judge, lambda: Code.load(path, adapter), seconds)
         refuse_annotated()
         confine(sandbox, [folder, Path(__file__).parents[1]], adapter)
         answers.wire.serve()

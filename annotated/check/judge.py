@@ -34,7 +34,7 @@ DISTINGUISHED += (AssertionError, OSError, NotImplementedError, IndexError, KeyE
 ERRORS: dict[str, Any] = {kind.__name__: kind for kind in DISTINGUISHED}  # by laws
 
 
-class Asked:
+class WorkerProxy:
     """The worker, and what is known of its modules, by their numbers there."""
 
     def __init__(self, connection: Connection):

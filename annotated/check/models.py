@@ -9,16 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.check.assertions import close
-from annotated.check.user_code import (
-    Code,
-    Missing,
-    Unclear,
-    parameters_of,
-    perturb,
-    takes_all,
-    tensor_of,
-    unclear,
-)
+from annotated.check.user_code import Code, Missing, Unclear, parameters_of, takes_all, tensor_of, unclear
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
 INSPECTION = ["__call__", "parameters", "modules", "children"]  # by which laws look into a module
@@ -30,6 +21,18 @@ METHODS = "encode", "decode", *HEADS  # of a model, which laws and searches call
 def overrides(module: nn.Module, name: str) -> bool:
     """Tell whether a module replaces one of PyTorch's methods by its own."""
     return name in vars(module) or getattr(type(module), name) is not getattr(nn.Module, name)
+
+
+def perturb(module: nn.Module, alpha: float) -> nn.Module:
+    """Move what a module learns away from its first weights, such as biases of 0 and norms of 1.
+
+    A wide matrix moves less, so that what it gives drowns nothing.
+    """
+    with torch.no_grad():
+        for p in (p for p in module.parameters() if p.requires_grad):
+            width = p.size(-1) if p.dim() > 1 else 1
+            p.add_(torch.randn_like(p), alpha=alpha * (64 / max(64, width)) ** 0.5)
+    return module
 
 
 @dataclass

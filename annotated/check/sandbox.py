@@ -19,7 +19,7 @@ MAX_MEMORY, MAX_FILE = 4 << 30, 1 << 26  # bytes that a submission may take, and
 
 
 def confine(folder: Path, hidden: list[Path], shown: Path | None = None) -> None:
-    """Let this process, and all that it starts, read `folder` and what Python needs, and write `folder` alone.
+    """Let this process and all that it starts read `folder` and what Python needs, and write `folder` alone.
 
     Nothing that is `hidden` can be read, unless it is `shown`. Other processes cannot be signaled.
     """

@@ -151,7 +151,7 @@ class Code:
     stubs: bool = False  # whether it is also held to what the stubs of `annotated build` promise
     knows_pad: bool = False  # whether the code said which number is padding
     adapter: str = ""  # the file of the adapter, whose errors are not those of the code
-    elsewhere: Any = None  # `judge.Asked`, where it runs in another process
+    elsewhere: Any = None  # `judge.WorkerProxy`, where it runs in another process
     integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
 
     @classmethod
@@ -280,18 +280,6 @@ class Code:
             if mask is not None or all(p.default is not p.empty for p in of_masks):
                 raise
             return self.call(function, dims, **values, mask=nothing_hidden.bool())
-
-
-def perturb(module: nn.Module, alpha: float) -> nn.Module:
-    """Move what a module learns away from its first weights, such as biases of 0 and norms of 1.
-
-    A wide matrix moves less, so that what it gives drowns nothing.
-    """
-    with torch.no_grad():
-        for p in (p for p in module.parameters() if p.requires_grad):
-            width = p.size(-1) if p.dim() > 1 else 1
-            p.add_(torch.randn_like(p), alpha=alpha * (64 / max(64, width)) ** 0.5)
-    return module
 
 
 def origin(x: object) -> str:

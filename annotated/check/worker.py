@@ -18,7 +18,7 @@ from annotated.check.tracing import Trace, collect_weights, trace_all, trace_cal
 from annotated.check.user_code import CONVENTIONS, PARTS, Code, origin, parameters_of
 
 
-class Answers:
+class Worker:
     """Parts of a Transformer that the judge can call."""
 
     def __init__(self, connection: Connection, load: Callable[[], Code], seconds: float):

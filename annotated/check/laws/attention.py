@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from annotated.check.assertions import as_plain, close, compare, expect, expect_shape, numbers, rows_of
 from annotated.check.law import law
+from annotated.check.models import perturb
 from annotated.check.tracing import (
     collect_weights,
     expect_modes,
@@ -19,7 +20,7 @@ from annotated.check.tracing import (
     unreached,
     wrapping,
 )
-from annotated.check.user_code import Code, Missing, call, perturb, takes, tensor_of
+from annotated.check.user_code import Code, Missing, call, takes, tensor_of
 
 ATTENTION = "02_attention", "attention"
 EQUATION = "attention: equation 1"
@@ -123,12 +124,7 @@ def multi_head_equation(code: Code) -> str:
     expect_shape(out, 3, 5, D)
     part = code.find("multi_head_attention")
     expect_modes(part, lambda rate: heads(code, rate), lambda module: code.attend(module, **inputs))
-    for name in inputs:
-        other = code.attend(module, **inputs | {name: inputs[name] * 2})
-        expect(not close(out, other), f"the output does not depend on the {name}")
-    moved = (inputs["value"].index_add(1, torch.tensor([j]), torch.ones(3, 1, D)) for j in range(2))
-    one, other = (code.attend(module, **inputs | {"value": x}) - out for x in moved)
-    expect(not close(one, other, 1e-5), "every key has the same weight, whatever the query is")
+    check_influence(code, module, inputs, out)
     tensors = [c for c in calls if isinstance(c.x, Tensor) and isinstance(c.output, Tensor) and c.x.dim() > 1]
     calls = [replace(c, inputs=[code.flip(c.x)], output=code.flip(c.output)) for c in tensors]
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
@@ -137,17 +133,41 @@ def multi_head_equation(code: Code) -> str:
     readable = [[x, *normalized(x, calls)] for x in inputs.values()]
     readers = [[c for c in maps if any(close(c.x, y) for y in ys)] for ys in readable]
     if not all(len(reader) == 1 for reader in readers):
-        with torch.enable_grad():
-            code.attend(module, **inputs).square().sum().backward()
-        unused = unreached(module)
-        one = len({name.split()[1] for name in unused if name.startswith("part")}) == 1
-        mistake = "one of W^Q, W^K and W^V is never read, and another serves twice" if one else ""
-        expect(not unused, f"no gradient reaches {', '.join(unused)}", mistake=mistake)
+        check_gradients(code, module, inputs)
         raise Missing("its linear maps of query, key and value are not one nn.Linear each")
     matrices = {reader.module for [reader] in readers}
     expect(len(matrices) == 3, "one matrix serves two of W^Q, W^K and W^V")
-    Q, K, V = (reader.output for [reader] in readers)
     joined, result = (out, out) if maps[-1].module in matrices else (maps[-1].x, maps[-1].output)
+    check_heads(*(reader.output for [reader] in readers), joined)
+    expect(joined is not out, "there is no fourth linear map")
+    inside = wrapping(inputs["query"], readers[0][0].x, result, out, calls)
+    if not inside:
+        compare(out, result, "something is done after W^O", result=result, q=inputs["query"])
+    return inside
+
+
+def check_influence(code: Code, module: nn.Module, inputs: dict[str, Tensor], out: Tensor) -> None:
+    """Raise Failure unless query, key and value change the output, and two keys do so differently."""
+    for name in inputs:
+        other = code.attend(module, **inputs | {name: inputs[name] * 2})
+        expect(not close(out, other), f"the output does not depend on the {name}")
+    moved = (inputs["value"].index_add(1, torch.tensor([j]), torch.ones(3, 1, D)) for j in range(2))
+    one, other = (code.attend(module, **inputs | {"value": x}) - out for x in moved)
+    expect(not close(one, other, 1e-5), "every key has the same weight, whatever the query is")
+
+
+def check_gradients(code: Code, module: nn.Module, inputs: dict[str, Tensor]) -> None:
+    """Raise Failure if no gradient reaches some of the parameters."""
+    with torch.enable_grad():
+        code.attend(module, **inputs).square().sum().backward()
+    unused = unreached(module)
+    one = len({name.split()[1] for name in unused if name.startswith("part")}) == 1
+    mistake = "one of W^Q, W^K and W^V is never read, and another serves twice" if one else ""
+    expect(not unused, f"no gradient reaches {', '.join(unused)}", mistake=mistake)
+
+
+def check_heads(Q: Tensor, K: Tensor, V: Tensor, joined: Tensor) -> None:
+    """Raise Failure unless what enters W^O is the heads side by side, of what W^Q, W^K and W^V gave."""
     if Q.size(-1) != K.size(-1) or any(x.size(-1) % H for x in (Q, V)):
         raise Missing("its heads do not have queries, keys and values of their own each")
     root = math.sqrt(Q.size(-1) // H)  # whatever d_model / h is
@@ -166,11 +186,6 @@ def multi_head_equation(code: Code) -> str:
         ways["cut"] = lambda x: x.view(*x.shape[:2], -1, H).transpose(1, 2)
         seen = "what enters W^O is not the heads side by side"
         compare(joined, side_by_side(), seen, Q=Q, K=K, V=V, root=root, **ways)
-    expect(joined is not out, "there is no fourth linear map")
-    inside = wrapping(inputs["query"], readers[0][0].x, result, out, calls)
-    if not inside:
-        compare(out, result, "something is done after W^O", result=result, q=inputs["query"])
-    return inside
 
 
 @law(*HEADS, "heads: each query alone", EQUATION, "heads: equation")

@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -20,6 +20,7 @@ from annotated.check.tracing import collect_weights
 from annotated.check.user_code import Code, Missing, takes, takes_all
 
 SRC, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 22  # 22: where no end should come
+TREE_SRC = torch.tensor([[5, 6, 5]])
 LESSON = "11_search"
 TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]  # of those who err, too
 TASTES += [{"long": True, "patience": True, "unlike": unlike} for unlike in (False, True)]
@@ -211,17 +212,42 @@ def beam_of_one(code: Code) -> None:
 @law(LESSON, "beam_search", "beam: finds the best", *AFTER, "greedy: l", "beam: one")
 def beam_against_the_tree(code: Code) -> None:
     """A beam finds the text of the largest sum of log-probabilities, over ((5 + length) / 6) ** alpha."""
-    function, src = code.find("beam_search"), torch.tensor([[5, 6, 5]])
+    function = code.find("beam_search")
     model = build_model(code, src_vocab=7, tgt_vocab=7, N=1)
-    settings = [(width, 0.0) for width in (2, 3, 4, 16)]
-    settings += [(4, 8.0), (16, 8.0)] if takes_all(function, "alpha", "beam") else []
-    trees = Counter[tuple[int, float]]()  # that told something, by beam and alpha
-    told_apart = set[str]()  # the wrong rules that find something else in one of these trees
-    made, runs = Counter[str](), 0  # by wrong rules, how many runs they explain, and of how many
+    trees, runs = 0, 0
+    explained = Counter[str]()  # by wrong rules, how many runs they explain
     cached, example = False, ""
+    for tree, width, alpha in telling_trees(model, takes_all(function, "alpha", "beam")):
+        trees += 1
+        settings, right = {"beam": width, "alpha": alpha}, tree.right(width, alpha)
+        got = tuple(sentence(model, function, TREE_SRC, 4, end=END, **settings))
+        if example or got not in right:  # from now on, whatever explains all that is found
+            runs += 1
+            for name, rules in WRONG_RULES.items():
+                wrong = rules(width, alpha)
+                tastes = [replace(wrong, **taste) for taste in TASTES]
+                explained[name] += bool({got, (START, *got)} & finds(tree, wrong, *tastes))
+        if got not in right and not example:
+            with collect_weights() as weights:
+                sentence(model, function, TREE_SRC, 4, end=END, **settings)
+            cached = bool(weights) and weights[-1].size(-2) == 1
+            expected = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
+            example = f"beam {width}, alpha {alpha:g}: {got}, and should be {expected}"
+    most = max(explained.values(), default=0)
+    made = {name for name, count in explained.items() if count == most > 0.8 * runs}
+    expect(not example, "the beam finds something else", example, made=made, cached=cached)
+    if not trees:
+        raise Missing("no model was found whose best translation greedy search misses")
+
+
+def telling_trees(model: Model, with_alpha: bool) -> Iterator[tuple[Tree, int, float]]:
+    """Draw models until their trees tell all wrong rules from right ones: tree, width of the beam, alpha."""
+    settings = [(width, 0.0) for width in (2, 3, 4, 16)] + [(4, 8.0), (16, 8.0)] * with_alpha
+    count = Counter[tuple[int, float]]()
+    told_apart = set[str]()
     for seed in range(40):
         draw(model, seed)
-        tree = Tree.of(lambda tgt: written(model, src.expand(len(tgt), -1), tgt), 7, 4, START, END)
+        tree = Tree.of(lambda tgt: written(model, TREE_SRC.expand(len(tgt), -1), tgt), 7, 4, START, END)
         for width, alpha in settings:
             plain = WRONG_RULES["no alpha" if alpha else "greedy"](width, alpha)
             if find(tree, plain) == find(tree, Rules(width, alpha)):  # most trees tell little
@@ -230,27 +256,9 @@ def beam_against_the_tree(code: Code) -> None:
             wrong = {name: find(tree, rules(width, alpha)) for name, rules in WRONG_RULES.items()}
             new = {name for name, text in wrong.items() if text not in right} - told_apart
             special = any(not text or {0, 1, END, START} & {*text} for text in right)
-            if special or find(tree, plain) in right or (trees[width, alpha] == 2 and not new):
-                continue
-            trees[width, alpha] += 1
-            told_apart |= new
-            more = {"beam": width, "alpha": alpha}
-            got = tuple(sentence(model, function, src, 4, end=END, **more))
-            if example or got not in right:  # from now on, whatever explains all that is found
-                runs += 1
-                for name, rules in WRONG_RULES.items():
-                    wrong_one = rules(width, alpha)
-                    tastes = [replace(wrong_one, **x) for x in TASTES]
-                    made[name] += bool({got, (START, *got)} & finds(tree, wrong_one, *tastes))
-            if got not in right and not example:
-                with collect_weights() as weights:
-                    sentence(model, function, src, 4, end=END, **more)
-                cached = bool(weights) and weights[-1].size(-2) == 1
-                expected = " or ".join(f"{text} with {tree.score(text, alpha):.3f}" for text in sorted(right))
-                example = f"beam {width}, alpha {alpha:g}: {got}, and should be {expected}"
-        if len(told_apart) == len(WRONG_RULES) and min(trees[x] for x in settings) > 1:
-            break
-    most = {name for name, count in made.items() if count == max(made.values()) > 0.8 * runs}
-    expect(not example, "the beam finds something else", example, made=most, cached=cached)
-    if not trees:
-        raise Missing("no model was found whose best translation greedy search misses")
+            if not special and find(tree, plain) not in right and (count[width, alpha] != 2 or new):
+                count[width, alpha] += 1
+                told_apart |= new
+                yield tree, width, alpha
+        if len(told_apart) == len(WRONG_RULES) and min(count[x] for x in settings) > 1:
+            return
