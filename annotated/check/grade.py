@@ -151,8 +151,9 @@ def required_parts(require: Iterable[str]) -> list[str]:
 def excused(adapter: Path | None) -> dict[str, str]:
     """Return the laws that an adapter says not to apply, read off its text: no submission says it."""
     tree = ast.parse(adapter.read_bytes() if adapter else b"")
-    assignments = [x for x in tree.body if isinstance(x, ast.Assign | ast.AnnAssign) and x.value]
-    values = [x.value for x in assignments if "id='NOT_APPLICABLE', ctx=Store" in ast.dump(x)]
+    assignments = [x for x in tree.body if isinstance(x, ast.Assign | ast.AnnAssign)]
+    named = [x.value for x in assignments if "id='NOT_APPLICABLE', ctx=Store" in ast.dump(x)]
+    values = [value for value in named if value is not None]
     try:
         return dict(ast.literal_eval(values[-1])) if values else {}
     except ValueError:

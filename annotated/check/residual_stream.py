@@ -68,8 +68,8 @@ class Walk:
             once = [c for layer in layers for c in layer if any(c.encloses(w) for w in self.trace.weights)]
             if len(layers) == SIZES["N"] and len(once) == len(layers) == sum(map(len, layers)):
                 stacks.append(sorted(once, key=lambda c: c.begin))
-        layers = [layer for stack in stacks for layer in stack]
-        outermost = [stack for stack in stacks if not any(layer.encloses(stack[0]) for layer in layers)]
+        every = [layer for stack in stacks for layer in stack]
+        outermost = [stack for stack in stacks if not any(layer.encloses(stack[0]) for layer in every)]
         return sorted(outermost, key=lambda stack: stack[0].begin)
 
     def read(self, name: str, calls: list[Call], length: int) -> list[Layer]:

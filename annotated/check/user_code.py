@@ -159,8 +159,9 @@ class Code:
         """Read a module or a dictionary; names and conventions (in capitals) of an adapter win."""
         names = dict(source) if isinstance(source, Mapping) else {n: getattr(source, n) for n in dir(source)}
         names = {name: x for name, x in names.items() if origin(x) not in LIBRARIES} | dict(adapter or {})
-        conventions = {name: names[name.upper()] for name in CONVENTIONS if name.upper() in names}
-        code = cls(names, **{name: type(getattr(cls, name, {}))(x) for name, x in conventions.items()})
+        said = {name: names[name.upper()] for name in CONVENTIONS if name.upper() in names}
+        conventions: dict[str, Any] = {name: type(getattr(cls, name, {}))(x) for name, x in said.items()}
+        code = cls(names, **conventions)
         if pads := [names[name] for name in PADS if isinstance(names.get(name), int)]:
             code.pad, code.knows_pad = pads[0], True
         if "MASK_DIMS" not in names and any(map(makes_4d_masks, names.values())):

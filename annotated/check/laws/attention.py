@@ -138,7 +138,8 @@ def multi_head_equation(code: Code) -> str:
     matrices = {reader.module for [reader] in readers}
     expect(len(matrices) == 3, "one matrix serves two of W^Q, W^K and W^V")
     joined, result = (out, out) if maps[-1].module in matrices else (maps[-1].x, maps[-1].output)
-    check_heads(*(reader.output for [reader] in readers), joined)
+    Q, K, V = (reader.output for [reader] in readers)
+    check_heads(Q, K, V, joined)
     expect(joined is not out, "there is no fourth linear map")
     inside = wrapping(inputs["query"], readers[0][0].x, result, out, calls)
     if not inside:
