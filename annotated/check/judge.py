@@ -29,8 +29,8 @@ from annotated.check.tracing import NoDropout
 from annotated.check.user_code import Code
 
 COMPUTED = nn.Linear, nn.Embedding, nn.LayerNorm
-KINDS = [RuntimeError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError]
-KINDS += [OSError, NotImplementedError, IndexError, KeyError, ImportError, SystemExit]
+KINDS: list[type[BaseException]] = [RuntimeError, TypeError, ValueError, AttributeError, LookupError, OSError]
+KINDS += [ArithmeticError, AssertionError, NotImplementedError, IndexError, KeyError, ImportError, SystemExit]
 ERRORS: dict[str, Any] = {kind.__name__: kind for kind in KINDS}  # that laws tell apart
 
 
