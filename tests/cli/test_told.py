@@ -380,3 +380,15 @@ def test_settings_are_chosen_for_own_text_and_kept_when_it_goes_on(cats, tmp_pat
     again = ["train", "--config", out / "training.json", "--out", tmp_path / "q"]
     assert ends(again) == 0
     assert read_json(tmp_path / "q/training.json")["learning_rate"] == settings["learning_rate"]
+
+
+def test_a_stop_before_the_first_checkpoint_says_that_there_is_no_model(tmp_path, monkeypatch, capfd):
+    for name, saved in (("empty", False), ("begun", True)):
+        run = tmp_path / name
+        if saved:
+            train(CATS, run, vocab=300, **SIZES)
+        interrupted = mock.Mock(side_effect=KeyboardInterrupt)
+        monkeypatch.setattr("annotated.translation.cli.train.train_model", interrupted)
+        capfd.readouterr()
+        assert ends(["train", "--corpus", "grammar", "--out", run]) == 130
+        assert (f"no model is in {run} yet" in "".join(capfd.readouterr())) is not saved

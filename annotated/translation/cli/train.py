@@ -12,6 +12,7 @@ from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.messages import print_message
 from annotated.translation.processes import DistributedError, broadcast, read_number
 from annotated.translation.training.config import TEXT_SETTINGS
+from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.train import Stopped, default_preset, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
 
@@ -34,6 +35,10 @@ def train(args: argparse.Namespace) -> int:
     except Stopped as stopped:
         print_message(str(stopped))
         return 130
+    except KeyboardInterrupt:
+        if not RunFolder(args.out).newest():
+            print_message(f"no model is in {args.out} yet: the run was stopped before its first checkpoint")
+        raise
     except (DistributedError, TrainingError) as error:
         if read_number("LOCAL_RANK", 0):  # the first process of this machine says it
             return 2

@@ -85,7 +85,7 @@ def choose(
     estimate = steps * update_tokens / speed / 60 / SHARE  # minutes
     norm = "pre-norm, for a high rate" if pre_norm else "post-norm"
     reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
-  {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} minutes, of {speed:,.0f} tokens a second here
+  {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} min, of {speed:,.0f} tokens a second here
   {settings["N"]} layers of width {settings["d_model"]}{subwords}: what learns most in that time; {norm}
   dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}, after a warm-up
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""

@@ -129,7 +129,8 @@ def check_variant(model: EncoderDecoder) -> None:
             searched,
             length,
             "a search gives it other probabilities than training: in a search, attend gets one query and all "
-            "keys so far (the first query's position is S - T), and positions get that position as start",
+            "keys so far (the first query's position is S - T, but in cross-attention, which cross_attention "
+            "builds, it has none), and positions get that position as start",
         ),
     ):
         if not torch.allclose(output[:, :end], expected[:, :end], 1e-3, 1e-3, equal_nan=True):
