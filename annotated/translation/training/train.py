@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, asdict, fields
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any, TypeVar
 
 import torch
 
@@ -27,8 +26,6 @@ from annotated.translation.training.starting_model import ModelAndTokenizers
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
 
 
@@ -36,23 +33,6 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C or SIGTERM ended a run after it was saved; the message says where, and how to resume it."""
 
 
-def with_settings(function: Function) -> Function:
-    """Show the settings in place of `**settings`, for completion and for help in a notebook.
-
-    The preset, or the text, says what None becomes.
-    """
-    settings = [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=field.type)
-        for cls in (TrainingConfig, TransformerConfig)
-        for field in fields(cls)
-        if field.default is not MISSING
-    ]
-    *arguments, _ = signature(function).parameters.values()
-    function.__signature__ = Signature([*arguments, *settings])  # type: ignore[attr-defined]
-    return function
-
-
-@with_settings
 def train(
     corpus: Corpus | Text | Callable[[], Corpus],
     out: str | Path,
@@ -151,6 +131,18 @@ def train(
             if is_first() and starting_point is None:
                 starting_point = run_settings.starting_model(text, cache)
         return train_in_group(starting_point, text, run_settings, run_folder, device, resume, cache)
+
+
+# Completion and help show the settings in place of `**settings`. None leaves one to the preset or the text.
+train.__signature__ = Signature(  # type: ignore[attr-defined]
+    [parameter for parameter in signature(train).parameters.values() if parameter.name != "settings"]
+    + [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=field.type)
+        for cls in (TrainingConfig, TransformerConfig)
+        for field in fields(cls)
+        if field.default is not MISSING
+    ]
+)
 
 
 def train_in_group(
