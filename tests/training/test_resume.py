@@ -157,6 +157,8 @@ def test_other_settings_are_refused_before_the_text_is_read(preset, tmp_path):
             annotated.train(unread, tmp_path, resume=True, **{**begin, "keep_equal": True} | other)
     with pytest.raises(AssertionError, match="it was read"):
         annotated.train(unread, tmp_path, resume=True, **begin | {"max_steps": 9}, keep_equal=True)
+    with pytest.raises(FileNotFoundError, match="no model folder none"):
+        annotated.train(unread, tmp_path / "new", init_from="none")
 
 
 @pytest.mark.parametrize("file", ["progress.json", WEIGHTS])

@@ -107,19 +107,20 @@ class RunSettings:
 
     # ---- what is made of them
 
-    def load_to_resume(self, checkpoint: Path, pair: str | None) -> ModelAndTokenizers:
-        """Load the model of a checkpoint. Raises ValueError where the run began with other settings."""
-        model = load_matching_model(checkpoint, self.model)
-        saved = Progress.load(checkpoint)
-        progress = replace(saved, update_batches=self.training.accumulate * rank_and_world()[1])
-        requested = {**self.record(), **asdict(self.training), **({"pair": pair} if pair else {})}
-        check_settings(checkpoint, saved, requested, progress)
-        return model
+    def load_model(self, checkpoint: Path | None, pair: str | None) -> ModelAndTokenizers | None:
+        """Load the model of the run to resume, or that of `init_from`; None where a new one is to be built.
 
-    def starting_model(self, text: Corpus, cache: str | Path | None) -> ModelAndTokenizers:
-        """Load the model to start from, or build a new one, with tokenizers that learn from the text."""
+        Raises ValueError where its settings or tokenizers are not those that are asked for.
+        """
+        if checkpoint is not None:
+            model = load_matching_model(checkpoint, self.model)
+            saved = Progress.load(checkpoint)
+            progress = replace(saved, update_batches=self.training.accumulate * rank_and_world()[1])
+            requested = {**self.record(), **asdict(self.training), **({"pair": pair} if pair else {})}
+            check_settings(checkpoint, saved, requested, progress)
+            return model
         if self.init_from is None:
-            return new_model(text, self.base, self.kinds, self.vocab, self.model, cache)
+            return None
         folder = find_model(self.init_from)
         trained = training_settings(folder)
         record = self.record()
@@ -127,6 +128,10 @@ class RunSettings:
             if record[name] not in (None, trained.get(name)):
                 raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
         return load_matching_model(folder, self.model)
+
+    def new_model(self, text: Corpus, cache: str | Path | None) -> ModelAndTokenizers:
+        """Build a new model, with tokenizers that learn from the text."""
+        return new_model(text, self.base, self.kinds, self.vocab, self.model, cache)
 
     def record(self) -> Settings:
         """Return what training.json says of the run besides its text and the fields of `TrainingConfig`."""

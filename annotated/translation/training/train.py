@@ -118,8 +118,8 @@ def train(
     with process_group(device), default_torch_state(device), run_folder.open(resume):
         starting_point: ModelAndTokenizers | None = None
         with raise_on_all_ranks():  # before the text is read, which may take long
-            if is_first() and resume and (newest := run_folder.newest()):
-                starting_point = run_settings.load_to_resume(newest, pair)
+            if is_first():
+                starting_point = run_settings.load_model(run_folder.newest() if resume else None, pair)
         run_settings = broadcast(run_settings)  # as the first process was asked
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
@@ -129,7 +129,7 @@ def train(
         with raise_on_all_ranks():
             torch.manual_seed(run_settings.training.seed)
             if is_first() and starting_point is None:
-                starting_point = run_settings.starting_model(text, cache)
+                starting_point = run_settings.new_model(text, cache)
         return train_in_group(starting_point, text, run_settings, run_folder, device, resume, cache)
 
 
