@@ -156,8 +156,8 @@ def test_text_that_has_changed_is_read_again(files, tmp_path):
 def test_text_that_changes_while_it_is_read_is_refused(files, tmp_path, monkeypatch):
     read = corpora.own_text
 
-    def meddled(path, *arguments):
-        text = read(path, *arguments)
+    def meddled(path, *arguments, **options):
+        text = read(path, *arguments, **options)
         path.write_text("a cat\teine Katze\n", encoding="utf-8")
         return text
 
