@@ -98,7 +98,7 @@ def vocabulary(text: ParallelText) -> int:
     symbols = 400 + len(set(chain.from_iterable(words)))  # each character needs a place
     frequent = [n for n in words.values() if n >= OFTEN]
     closed = sum(frequent) > WHOLE * words.total()
-    size = symbols + len(frequent) if closed else len(text) // 1000 * 60
+    size = symbols + len(frequent) if closed else len(text) // 1000 * 140
     return max(symbols, min(8000, max(1000, size)))
 
 
