@@ -71,7 +71,7 @@ def train(
             default auto for text of one's own, else tiny. Since auto measures how fast this machine is now,
             another call may choose another `max_steps`, even another size. To repeat a run, give the settings
             in its training.json: `annotated train --config` takes that file.
-        minutes: time for which auto chooses settings, about; 10 by default.
+        minutes: time for which auto chooses settings, about; by default 10, or what `epochs` takes.
         validation: pairs to validate on, in the same forms; by default 5% of the corpus are held out.
         pair: the languages, such as "en-de", where they are known.
         columns: names or numbers, from 1, of the columns of source and target, for the path of a table.
