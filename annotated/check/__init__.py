@@ -70,18 +70,19 @@ def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
     return tuple(blame_causes([*findings.values()]))
 
 
-def run_file(path: Path, adapter: Path | None = None, seconds: float = SECONDS) -> Report:
+def run_file(path: str | Path, adapter: str | Path | None = None, seconds: float = SECONDS) -> Report:
     """Hold a file to every law. One that cannot be executed has one finding: why.
 
     The adapter is a file that defines names and conventions; in it, `mine` is the module under test.
     """
+    file, others = Path(path), Path(adapter) if adapter else None
 
     def load() -> Code:
         with guard(seconds):
-            return Code.load(path, adapter)
+            return Code.load(file, others)
 
-    with as_script(path), as_script(adapter or path):
-        return Report(hold_loaded(load, adapter, seconds), path.stem)
+    with as_script(file), as_script(others or file):
+        return Report(hold_loaded(load, others, seconds), file.stem)
 
 
 def hold_loaded(load: Callable[[], Code], adapter: Path | None, seconds: float) -> tuple[Finding, ...]:

@@ -193,7 +193,7 @@ def test_an_adapter_says_what_stands_for_what(tmp_path: Path) -> None:
         "    i = torch.arange(size)\n    return mine.f(i[:, None], i[None])\n"
     )
     assert not run_file(tmp_path / "theirs.py").count("passed")
-    assert run_file(tmp_path / "theirs.py", tmp_path / "adapter.py").passed
+    assert run_file(str(tmp_path / "theirs.py"), str(tmp_path / "adapter.py")).passed
 
 
 HOSTILE = """
