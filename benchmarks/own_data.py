@@ -181,7 +181,7 @@ def with_length(name, text, settings, seconds):
     shape = {name: value for name, value in settings.items() if name in rules.MODEL_FIELDS}
     config = TransformerConfig.base(vocab, vocab, **shape)
     speed = rules.tokens_per_second(config, lengths, torch.device("cpu"), time.process_time)
-    steps = max(20, int(speed * seconds * rules.SHARE / settings["max_tokens"]))
+    steps = max(20, int(speed * seconds * rules.UPDATE_SHARE / settings["max_tokens"]))
     return {**settings, "max_steps": steps, "epochs": 100_000}
 
 

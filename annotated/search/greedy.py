@@ -31,8 +31,8 @@ def greedy_decode(
         forbidden: tokens that are never generated.
 
     Returns int64 (B, at most max_len), each row beginning with `start_symbol`.
-    No gradients are kept. Raises ValueError for a `max_len` below 1, a mask of another shape, symbols outside
-    of the vocabulary, and scores that are no numbers.
+    No gradients are kept. Raises ValueError for a `max_len` below 1, a mask of another shape, an end or
+    forbidden symbol outside of the vocabulary, and scores that are no numbers.
     """
     if (max_len := index(max_len)) < 1:
         raise ValueError(f"max_len must be at least 1, not {max_len}")

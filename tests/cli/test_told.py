@@ -296,6 +296,7 @@ def test_a_mistyped_flag_is_told_the_one_that_was_meant(flag, meant, tmp_path, c
 
 
 def test_a_mistyped_command_is_told_the_one_that_was_meant(capfd):
+    complains(["translate", "--modle", "run"], capfd, "for --modle, did you mean --model?")
     complains(["trian"], capfd, "did you mean train?")
     assert "did you mean" not in complains(["zzz"], capfd, "invalid choice")
 
@@ -392,3 +393,16 @@ def test_a_stop_before_the_first_checkpoint_says_that_there_is_no_model(tmp_path
         capfd.readouterr()
         assert ends(["train", "--corpus", "grammar", "--out", run]) == 130
         assert (f"no model is in {run} yet" in "".join(capfd.readouterr())) is not saved
+
+
+def test_a_column_with_a_comma_is_read_again_by_what_the_run_has_saved(tmp_path, capfd):
+    table, run = tmp_path / "pairs.csv", tmp_path / "run"
+    rows = [("text, short", "de", "id"), *((f"{a} {i}", f"{b} {i}", i) for i, (a, b) in enumerate(CATS))]
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    train(table, run, columns=["text, short", "de"], vocab=300, **SIZES)
+    assert ends(["train", "--out", run, "--resume", "--max-steps", 2]) == 0
+    assert ends(["train", "--config", run / "training.json", "--out", tmp_path / "again"]) == 0
+    assert ends(["translate", "--model", run, table]) == 0
+    by_hand = ["train", "--src", table, "--columns", '"text, short",de', "--out", tmp_path / "by_hand"]
+    assert ends([*by_hand, *TINY]) == 0

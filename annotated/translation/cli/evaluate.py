@@ -15,7 +15,7 @@ from annotated.translation.cli.translate import load_translator, located, search
 from annotated.translation.data import Corpus, load_corpus, own_text
 from annotated.translation.data.formats import table_suffix
 from annotated.translation.data.pairs import languages
-from annotated.translation.data.tables import drop_faults
+from annotated.translation.data.tables import drop_faults, split_columns
 from annotated.translation.evaluation import score_split
 from annotated.translation.files import check_output, json_text
 from annotated.translation.messages import print_message
@@ -74,7 +74,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
     files = own_files(args.src, args.tgt, "")
-    columns = args.columns.split(",") if args.columns else None
+    columns = split_columns(args.columns) if args.columns else None
     if columns is None and args.tgt is None:
         columns = trained_columns(args.model, "own" if files else corpus) or None
     if files is not None:

@@ -36,6 +36,7 @@ COMMANDS = {
 }
 REMEDIES = {  # where the operating system says no
     errno.ENOENT: "is the name right, and the folder?",
+    errno.EEXIST: "name another, or move it away",
     errno.EISDIR: "name a file in it",
     errno.ENOTDIR: "one of its folders is a file: name another",
     errno.ENOSPC: "make room on the disk, then try again (a run goes on with --resume)",
@@ -84,15 +85,21 @@ class Parser(ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
+        self.words: Sequence[str] = ()  # of the command line, where a flag that is required was mistyped
         # A shell leaves the ~ of --out=~/run alone. That of an unknown user stays.
         self.register("type", Path, lambda text: Path(os.path.expanduser(text)))
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
-        for word in message.split() if message.startswith("unrecognized") else ():
-            names = [flag for flag in self._option_string_actions if flag.startswith("--")]
-            if word.startswith("--") and (close := get_close_matches(word.partition("=")[0], names, 1, 0.5)):
-                message += f"; did you mean {close[0]}?"
+        names = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        for word in message.split() if message.startswith("unrecognized") else self.words:
+            flag = word.partition("=")[0]
+            if (
+                flag not in names
+                and flag.startswith("--")
+                and (close := get_close_matches(flag, names, 1, 0.5))
+            ):
+                message += f"; for {flag}, did you mean {close[0]}?"
         super().error(message)
 
 
@@ -138,6 +145,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
         return parser.parse_args(arguments)
     name, *rest = arguments
     command = commands[name]
+    command.words = rest
     if "--help-all" not in rest:
         for action in command._actions:
             if action.dest not in flags.COMMON.get(name, [action.dest]):

@@ -9,6 +9,7 @@ from annotated.translation.cli.translate import located
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.corpora import Text
 from annotated.translation.data.formats import TABLES, table_suffix
+from annotated.translation.data.tables import split_columns
 from annotated.translation.messages import print_message
 from annotated.translation.processes import DistributedError, broadcast, read_number
 from annotated.translation.training.config import TEXT_SETTINGS
@@ -71,7 +72,7 @@ def name_corpus(args: argparse.Namespace) -> None:
 def training_corpus(args: argparse.Namespace) -> Corpus:
     """Read the user's own files, or a corpus by name, as the flags of the first process say."""
     args = broadcast(args)
-    columns = args.columns and args.columns.split(",")
+    columns = split_columns(args.columns) if args.columns else None
     text = own_files(args.src, args.tgt, "")
     if text is None:
         return load_corpus(args.corpus, args.pair, args.tokenized, columns, args.cache)

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from annotated.search.config import SearchConfig
 from annotated.translation.data.formats import TABLES, json_objects, table_suffix
-from annotated.translation.data.tables import select_columns
+from annotated.translation.data.tables import select_columns, split_columns
 from annotated.translation.data.text_files import iterate_lines
 from annotated.translation.files import decode_lines
 from annotated.translation.limits import Limits
@@ -75,7 +75,7 @@ def trained_columns(model: str, corpus: str) -> list[str]:
     if trained.get("corpus") != corpus or not trained.get("columns"):
         return []
     print_message(f"reading the columns {trained['columns']}, as in training; --columns names others")
-    return str(trained["columns"]).split(",")
+    return split_columns(str(trained["columns"]))
 
 
 def translate_table(path: Path, columns: list[str], translator: Translator, search: dict[str, Any]) -> None:

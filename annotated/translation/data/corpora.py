@@ -22,7 +22,7 @@ from annotated.optional import require
 from annotated.translation.data.formats import Table
 from annotated.translation.data.grammar import grammar
 from annotated.translation.data.pairs import Corpus, ParallelText, cached_corpus, hold_out, languages
-from annotated.translation.data.tables import check_sides, drop_faults, read_pairs, table_pairs
+from annotated.translation.data.tables import check_sides, drop_faults, join_columns, read_pairs, table_pairs
 from annotated.translation.data.text_files import Name, collect, read_lines, read_parallel
 from annotated.translation.files import sha256
 
@@ -97,7 +97,7 @@ def from_datasets(name: str, pair: str, columns: Sequence[str] | None, cache: st
             splits[our_split] = table_pairs(table, sides, name=split, where=name)
         if "val" not in splits:
             splits |= hold_out(splits["train"], "val")
-        origin = {"columns": ",".join(columns)} if columns else {}
+        origin = {"columns": join_columns(columns)} if columns else {}
         return Corpus(name, *languages(pair), splits, origin=origin)
 
     if cache is None:
@@ -212,7 +212,7 @@ def own_corpus(
     for flags, files in zip((("src", "tgt"), ("val_src", "val_tgt")), paths, strict=False):
         origin |= {flag: str(Path(file).absolute()) for flag, file in zip(flags, files or (), strict=False)}
     if columns:
-        origin["columns"] = ",".join(map(str, columns))
+        origin["columns"] = join_columns(columns)
 
     def read() -> Corpus:
         train = drop_faults(own_text(text, "train", columns=columns, pair=pair), pair, keep_equal)

@@ -4,6 +4,8 @@ The first row holds names if they are usual ones, such as source and target or e
 file it also does if it looks like names and no other row does.
 """
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,8 +22,8 @@ from annotated.translation.messages import print_message
 # Usual names of columns, by the side that they stand for.
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}
 KNOWN = ROLES[0] | ROLES[1]
-MANY = 20  # rows of text that show that a first one unlike them may be names
-NAME, CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][a-z]{2,4})?")
+MIN_ROWS_FOR_HEADER = 20  # rows of text that show that a first one unlike them may be names
+HEADER_CELL, LANGUAGE_CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][a-z]{2,4})?")
 
 
 def read_pairs(
@@ -73,7 +75,7 @@ def select_columns(
     if table.names is None and (
         not by_number
         or KNOWN.issuperset(map(str.casefold, selected))
-        or all(label.casefold() in codes or CODE.fullmatch(label.casefold()) for label in selected)
+        or all(label.casefold() in codes or LANGUAGE_CODE.fullmatch(label.casefold()) for label in selected)
         or (not columns and begins_with_names(filled, table.header_expected, where))
     ):
         header_line = next(number for number, cells in lines if cells)
@@ -153,7 +155,11 @@ def find_columns(
 def is_named(label: str, name: str) -> bool:
     """Tell whether a column has a name, such as de: it may also be called DE, translation.de or de_AT."""
     label, name = label.casefold(), name.casefold()
-    return label == name or label.endswith(f".{name}") or bool(CODE.fullmatch(label) and label[:2] == name)
+    return (
+        label == name
+        or label.endswith(f".{name}")
+        or bool(LANGUAGE_CODE.fullmatch(label) and label[:2] == name)
+    )
 
 
 def check_languages(labels: Sequence[str], pair: str, asked: bool, where: str) -> None:
@@ -172,19 +178,31 @@ def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str)
     """Decide whether the first row holds names, as may be `expected`. Raises ValueError if that is unsure."""
 
     def named(cells: Sequence[Any]) -> bool:
-        return all(NAME.fullmatch(str(cell or "").strip()) for cell in cells)
+        return all(HEADER_CELL.fullmatch(str(cell or "").strip()) for cell in cells)
 
     others_named = any(map(named, rows[1:]))
-    if not named(rows[0]) or (not expected and (others_named or len(rows) < MANY)):
+    if not named(rows[0]) or (not expected and (others_named or len(rows) < MIN_ROWS_FOR_HEADER)):
         return False
     if expected and not others_named:
         return True
-    shown = quote(",".join(str(cell).strip() for cell in rows[0]))
+    shown = quote(join_columns(str(cell).strip() for cell in rows[0]))
     names = f"--columns {shown}" if len(rows[0]) == 2 else "--columns SOURCE,TARGET, two of these,"
     raise ValueError(
         f"{where}: the first row, {shown}, may be names or text; give {names} for names, "
         "or the numbers of the columns, such as --columns 1,2, for text (in Python columns)"
     )
+
+
+def join_columns(names: Iterable[str | int]) -> str:
+    """Write names or numbers of columns as `--columns` takes them: a name with a comma is quoted."""
+    row = io.StringIO()
+    csv.writer(row, lineterminator="").writerow(names)
+    return row.getvalue()
+
+
+def split_columns(text: str) -> list[str]:
+    """Read what `join_columns` writes."""
+    return next(csv.reader([text], skipinitialspace=True))
 
 
 # ---- what shows that text was not read as it was meant

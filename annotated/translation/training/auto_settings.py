@@ -27,9 +27,10 @@ from annotated.translation.training.summed_loss import SummedLoss, compute_conte
 SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about
-SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
-OFTEN, WHOLE = 5, 0.98  # a word is learned that is read so often; whole words serve where so much is such
-UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
+UPDATE_SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
+MIN_OCCURRENCES = 5  # a word is learned that is read so often
+CLOSED_SHARE = 0.98  # whole words serve where so much of the text is such words
+MIN_UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
 MINUTES = 10
 NO_LIMIT = 10**8  # of epochs or updates, where the other one ends a run
 
@@ -57,7 +58,7 @@ def choose(
         chosen = shape | {name: value for name, value in explicit.items() if name in MODEL_FIELDS}
         config = TransformerConfig.base(vocab, vocab, **chosen)
         speed = tokens_per_second(config, lengths, device, clock, **step)
-        read = speed * (minutes or MINUTES) * 60 * SHARE  # tokens, of the longer side
+        read = speed * (minutes or MINUTES) * 60 * UPDATE_SHARE  # tokens, of the longer side
         if by_epochs:
             read = explicit["epochs"] * epoch_tokens
         if read < most:
@@ -65,7 +66,7 @@ def choose(
     passes = read / epoch_tokens
     pre_norm = chosen["norm_first"]
     accumulate = explicit.get("accumulate", 1)
-    power_of_2 = 2 ** round(math.log2(read / UPDATES / accumulate))
+    power_of_2 = 2 ** round(math.log2(read / MIN_UPDATES / accumulate))
     batch_tokens = explicit.get("max_tokens") or min(4096, max(256, power_of_2))
     update_tokens = batch_tokens * accumulate
     chosen |= {
@@ -82,7 +83,7 @@ def choose(
     settings = chosen | explicit
     steps = min(settings["max_steps"], math.ceil(settings["epochs"] * epoch_tokens / update_tokens))
     rate = settings["learning_rate"]
-    estimate = steps * update_tokens / speed / 60 / SHARE  # minutes
+    estimate = steps * update_tokens / speed / 60 / UPDATE_SHARE  # minutes
     norm = "pre-norm, for a high rate" if pre_norm else "post-norm"
     reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} min, of {speed:,.0f} tokens a second here
@@ -96,8 +97,8 @@ def vocabulary(text: ParallelText) -> int:
     """Return how many subwords fit a text: one for each word where hardly any is rare, else by its size."""
     words = Counter(chain.from_iterable(map(str.split, chain(text.src, text.tgt))))
     symbols = 400 + len(set(chain.from_iterable(words)))  # each character needs a place
-    frequent = [n for n in words.values() if n >= OFTEN]
-    closed = sum(frequent) > WHOLE * words.total()
+    frequent = [n for n in words.values() if n >= MIN_OCCURRENCES]
+    closed = sum(frequent) > CLOSED_SHARE * words.total()
     size = symbols + len(frequent) if closed else len(text) // 1000 * 140
     return max(symbols, min(8000, max(1000, size)))
 
