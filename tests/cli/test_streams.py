@@ -55,8 +55,8 @@ def echo(monkeypatch):
 
 
 def test_output_comes_in_order_and_in_parts(model, echo, monkeypatch, capfd):
-    monkeypatch.setattr(translate, "FEWEST", 1)
-    monkeypatch.setattr(translate, "MOST", 3)
+    monkeypatch.setattr(translate, "FIRST_GROUP", 1)
+    monkeypatch.setattr(translate, "LARGEST_GROUP", 3)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     lines = [f"{'ein ' * (i * 7 % 5)}Hund {i}" for i in range(14)]
     feed(monkeypatch, "".join(line + "\n" for line in lines).encode())
@@ -152,7 +152,7 @@ def test_what_is_wrong_with_a_file_is_told_by_its_name(model, tmp_path, monkeypa
 
 
 def test_the_best_translations_come_with_line_and_score(model, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(translate, "FEWEST", 1)
+    monkeypatch.setattr(translate, "FIRST_GROUP", 1)
     (tmp_path / "a").write_text("ein Hund\n\n")
     (tmp_path / "b").write_text("zwei Hunde\n")
     files = [str(tmp_path / "a"), str(tmp_path / "b")]

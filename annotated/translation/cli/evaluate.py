@@ -9,9 +9,14 @@ from pathlib import Path
 
 from annotated.metrics import bootstrap
 from annotated.search.config import SearchConfig
+from annotated.translation.cli.common import (
+    load_translator,
+    own_files,
+    search_settings,
+    trained_columns,
+    with_location,
+)
 from annotated.translation.cli.flags import CORPUS
-from annotated.translation.cli.train import own_files
-from annotated.translation.cli.translate import load_translator, located, search_settings, trained_columns
 from annotated.translation.data import Corpus, load_corpus, own_text
 from annotated.translation.data.formats import table_suffix
 from annotated.translation.data.pairs import languages
@@ -34,7 +39,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.save is not None and (args.save.suffix == ".gz" or table_suffix(args.save) not in SAVED):
         raise ValueError(f"--save {args.save} must be a .csv or .tsv file, or one of lines, such as .txt")
     search = SearchConfig(**search_settings(args))
-    with located():
+    with with_location():
         translator = load_translator(args)
         corpus, split = scored_corpus(args)
         options = bool(args.tokenized), search, args.bleu_tokenize

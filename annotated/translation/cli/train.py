@@ -1,14 +1,11 @@
-"""`annotated train`, and the user's own text, which evaluate reads too."""
+"""`annotated train`: train a model."""
 
 import argparse
 from functools import partial
-from pathlib import Path
 
+from annotated.translation.cli.common import own_files, with_location
 from annotated.translation.cli.flags import CORPUS
-from annotated.translation.cli.translate import located
 from annotated.translation.data import Corpus, load_corpus, own_corpus
-from annotated.translation.data.corpora import Text
-from annotated.translation.data.formats import TABLES, table_suffix
 from annotated.translation.data.tables import split_columns
 from annotated.translation.messages import print_message
 from annotated.translation.processes import DistributedError, broadcast, read_number
@@ -16,11 +13,6 @@ from annotated.translation.training.config import TEXT_SETTINGS
 from annotated.translation.training.run_folder import RunFolder
 from annotated.translation.training.train import Stopped, default_preset, keeps_equal, train as train_model
 from annotated.translation.training.trainer import TrainingError
-
-CONVERTED = {
-    ".po": "; a recipe on the site's page Recipes reads .po files",
-    ".tmx": "; examples/tmx_to_tsv.py makes a table of a .tmx file",
-}
 
 
 def train(args: argparse.Namespace) -> int:
@@ -31,7 +23,7 @@ def train(args: argparse.Namespace) -> int:
     if args.corpus == "own":
         settings["pair"] = args.pair
     try:
-        with located():
+        with with_location():
             train_model(partial(training_corpus, args), **settings)
     except Stopped as stopped:
         print_message(str(stopped))
@@ -78,14 +70,3 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
         return load_corpus(args.corpus, args.pair, args.tokenized, columns, args.cache)
     val = own_files(args.val_src, args.val_tgt, "val-")
     return own_corpus(text, val, args.pair, args.keep_equal, columns, args.cache)
-
-
-def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
-    """Return the user's pair of files, or one file that holds both sides; None if none is given."""
-    if tgt is None and (src is None or table_suffix(src)):
-        return src
-    if src is None or tgt is None or table_suffix(src) or table_suffix(tgt) or src.resolve() == tgt.resolve():
-        files = f"two files, a sentence a line, or --{flag}src alone a table ({', '.join(TABLES)})"
-        how = next((how for suffix, how in CONVERTED.items() if str(src).lower().endswith(suffix)), "")
-        raise ValueError(f"--{flag}src and --{flag}tgt must name {files}, not {src} and {tgt}{how}")
-    return src, tgt

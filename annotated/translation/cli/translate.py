@@ -7,10 +7,8 @@ import json
 import os
 import stat
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields
+from contextlib import ExitStack, suppress
 from itertools import chain, count, islice, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,17 +16,16 @@ from typing import Any, BinaryIO
 import torch
 from tqdm import tqdm
 
-from annotated.search.config import SearchConfig
+from annotated.translation.cli.common import load_translator, search_settings, trained_columns, with_location
 from annotated.translation.data.formats import TABLES, json_objects, table_suffix
-from annotated.translation.data.tables import select_columns, split_columns
+from annotated.translation.data.tables import select_columns
 from annotated.translation.data.text_files import iterate_lines
 from annotated.translation.files import decode_lines
-from annotated.translation.limits import Limits
 from annotated.translation.messages import print_message
-from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.translator import Translator
 
-FEWEST, MOST = 16, 1000  # lines for each thread that are translated together: at first, and at most later
+# Lines for each thread that are translated together: at first, and at most later.
+FIRST_GROUP, LARGEST_GROUP = 16, 1000
 READ_BYTES = 2**20  # read at a time, at most
 
 
@@ -56,7 +53,7 @@ def translate(args: argparse.Namespace) -> None:
             name = "standard input" if path == Path("-") else str(path)
             for numbers, lines in stream_lines(file, name):
                 bar.set_description(f"by {translator.engine}")
-                with located("" if path == Path("-") else f"{name}: "):
+                with with_location("" if path == Path("-") else f"{name}: "):
                     if "n_best" in args:
                         results = translator.search(lines, **search, numbers=numbers)
                         decode = translator.tgt_tokenizer.decode
@@ -67,15 +64,6 @@ def translate(args: argparse.Namespace) -> None:
                 print("".join(line + "\n" for line in printed), end="", flush=True)
                 number += len(lines)
                 bar.update(len(lines))
-
-
-def trained_columns(model: str, corpus: str) -> list[str]:
-    """Return, and tell, the columns that the training named in text of this corpus; none if it did not."""
-    trained = training_settings(find_model(model))
-    if trained.get("corpus") != corpus or not trained.get("columns"):
-        return []
-    print_message(f"reading the columns {trained['columns']}, as in training; --columns names others")
-    return split_columns(str(trained["columns"]))
 
 
 def translate_table(path: Path, columns: list[str], translator: Translator, search: dict[str, Any]) -> None:
@@ -112,38 +100,13 @@ def translate_table(path: Path, columns: list[str], translator: Translator, sear
             sys.stdout.write("\ufeff")  # the mark by which spreadsheets know UTF-8
     if header_line or kind == ".parquet":
         write_row(header_line, labels, new_name)
-    while group := list(islice(rows, MOST)):
-        with located(f"{path}: "):
+    while group := list(islice(rows, LARGEST_GROUP)):
+        with with_location(f"{path}: "):
             numbers, texts = zip(*((number, cells[source] or "") for number, cells in group), strict=True)
             translations = translator.translate(texts, **search, numbers=numbers)
         for (number, cells), translation in zip(group, translations, strict=True):
             write_row(number, cells, translation)
     print(end="\n]\n" if is_array else "", flush=True)
-
-
-def load_translator(args: argparse.Namespace) -> Translator:
-    """Load the translator that the flags name, with the engine and the limits that they set."""
-    names = "engine", "quantization", *(field.name for field in fields(Limits))
-    options = {name: getattr(args, name) for name in names if name in args}
-    return Translator.load(args.model, args.device, **options)
-
-
-def search_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `SearchConfig` that the flags give. Raises ValueError for those that cannot be."""
-    settings = {f.name: getattr(args, f.name) for f in fields(SearchConfig) if f.name in args}
-    SearchConfig(**settings)  # raises before a model is loaded
-    return settings
-
-
-@contextmanager
-def located(where: str = "") -> Iterator[None]:
-    """Print warnings in a line each; prefix warnings and errors with their location."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: print_message(f"annotated: {where}{message}")
-        try:
-            yield
-        except ValueError as error:
-            raise ValueError(f"{where}{error}") from error
 
 
 # ---- lines of files and pipes
@@ -173,7 +136,7 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[range, list[str]]]:
     if file.isatty():
         print_message("one sentence a line; Ctrl-D ends")
     threads = torch.get_num_threads()
-    size = FEWEST * threads
+    size = FIRST_GROUP * threads
     count = 0
     rest = b""
     ended = False
@@ -187,4 +150,4 @@ def stream_lines(file: Any, name: str) -> Iterator[tuple[range, list[str]]]:
             decoded = list(decode_lines(group, name, after=count))
             yield range(count + 1, count + 1 + len(decoded)), decoded
             count += len(group)
-            size = min(2 * size, MOST * threads)
+            size = min(2 * size, LARGEST_GROUP * threads)
