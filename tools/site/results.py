@@ -213,7 +213,11 @@ def own_sizes_table() -> str:
     for data, what in (("interface", "user interfaces"), ("drawn-grammar", "grammar")):
         runs = [run for run in recorded("own_data")["runs"] if run["data"] == data]
         most = max(run.get("trained_on", 0) for run in runs)  # the oldest runs do not say
-        chosen = {run["pairs"] or most: run for run in runs if run["kind"] == "chosen" and run["of"] == 300}
+        chosen = {
+            run["pairs"] or most: run
+            for run in runs
+            if (run["kind"], run["of"], run["seed"]) == ("chosen", 300, 0)
+        }
         rows += [
             [what, f"{pairs:,}", shape(run), f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"]
             for pairs, run in sorted(chosen.items())
