@@ -164,7 +164,7 @@ def run(name, splits, settings, seed):
 
 def chosen(name, text, seconds):
     """The settings that are chosen in this time."""
-    settings, why = rules.choose(
+    settings, why = rules.choose_settings(
         text, DATA[name][1], seconds / 60, {}, torch.device("cpu"), time.process_time
     )
     print(why, file=sys.stderr)

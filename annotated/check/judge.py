@@ -66,7 +66,7 @@ class WorkerProxy:
         """Let the file be executed, and return its parts. Raises the error of the file, if it has one."""
         reply = self.ask(do="load")
         conventions = {name: unpack(x, refuse) for name, x in reply["conventions"].items()}
-        parts = {name: self.made(x) for name, x in reply["parts"].items()}
+        parts = {name: self.from_wire(x) for name, x in reply["parts"].items()}
         return Code(parts, **{**conventions, **settings}, elsewhere=self)
 
     def compete(self, module: nn.Module, vocab: int) -> None:
@@ -88,7 +88,7 @@ class WorkerProxy:
             "do": "call",
             "of": of,
             "method": method,
-            "arguments": pack([args, kwargs], self.say),
+            "arguments": pack([args, kwargs], self.to_wire),
             "needed": needed,
             "learned": learned,
             "modules": [[self.numbers[m], m.training] for m in modules],
@@ -102,7 +102,7 @@ class WorkerProxy:
             "gradients": None,
         }
         reply = self.ask(**question)
-        result = unpack(reply["result"], self.made)
+        result = unpack(reply["result"], self.from_wire)
         for n, x in reply["written"]:
             tensors[n].data.copy_(unpack(x, refuse))
         differentiable = reply["differentiable"]
@@ -113,7 +113,7 @@ class WorkerProxy:
                 return unpack(self.ask(**question | {"gradients": pack(gradients, refuse)}), refuse)
 
             outputs = [x for x, yes in zip(tensors_in(result), differentiable, strict=True) if yes]
-            connected, which = iter(Through.apply(back, outputs, *leaves)), iter(differentiable)
+            connected, which = iter(RemoteBackward.apply(back, outputs, *leaves)), iter(differentiable)
             result = mapped(result, lambda x: next(connected) if next(which) else x)
         self.replay(reply["tape"][1:-1] if mirror is not None and not method else reply["tape"])
         return result
@@ -133,7 +133,7 @@ class WorkerProxy:
         self.sent[number] = x.detach().clone()
         return True
 
-    def say(self, x: Any) -> Any:
+    def to_wire(self, x: Any) -> Any:
         """Write a module that the worker has as its number, and a function of a law as a callback."""
         if isinstance(x, nn.Module) and x in self.numbers:
             return {"of": self.numbers[x]}
@@ -158,7 +158,7 @@ class WorkerProxy:
         """Replay the tape to the end of one call, and return what it gave."""
         for event in self.tape or ():
             if "end" in event:
-                return unpack(event["end"], self.made)
+                return unpack(event["end"], self.from_wire)
             if "softmax" in event:
                 x = unpack(event["softmax"], refuse)
                 sums = {d: x.sum(d).float() for d in range(-1, -x.dim() - 1, -1)}
@@ -167,15 +167,15 @@ class WorkerProxy:
             elif "dropout" in event:
                 F.dropout(unpack(event["dropout"], refuse), 0.0, training=False)
             else:
-                module = self.made(event["begin"])
-                module(*unpack(event["inputs"], self.made))
+                module = self.from_wire(event["begin"])
+                module(*unpack(event["inputs"], self.from_wire))
                 if not isinstance(module, Mirror):
                     next(e for e in self.tape or () if "end" in e)
         return None
 
     # ---- what is no number
 
-    def made(self, x: dict[str, Any]) -> Any:
+    def from_wire(self, x: dict[str, Any]) -> Any:
         """Return what stands here for something in the worker."""
         if "module" in x:
             number, description = x["module"], x["description"]
@@ -208,7 +208,7 @@ class WorkerProxy:
         names = [name for name in description["plain"] if name.isidentifier() and not hasattr(mirror, name)]
         vars(mirror).update({name: unpack(description["plain"][name], refuse) for name in names})
         for name, child in description["children"]:
-            mirror._modules[name] = self.made(child)
+            mirror._modules[name] = self.from_wire(child)
         self.names[mirror] = {name: n for name, n, *_ in description["tensors"]}
         for name, n, x, learned, grad in description["tensors"]:
             if n not in self.shared:
@@ -246,7 +246,7 @@ class Mirror(nn.Module):
     """A module that runs in another process."""
 
 
-class Through(torch.autograd.Function):
+class RemoteBackward(torch.autograd.Function):
     """Send gradients the way that the values came: through the worker."""
 
     @staticmethod

@@ -248,7 +248,9 @@ def test_settings_that_are_chosen_are_compared_with_random_ones(tmp_path, monkey
     monkeypatch.setitem(own.DATA, "numbers", (lambda: own.split(pairs), ("spaces", "spaces"), "exact"))
     small = {"N": 1, "d_model": 16, "d_ff": 16, "h": 2, "vocab": 300, "max_tokens": 256}
     monkeypatch.setattr(own, "draw_settings", lambda draw: small)
-    monkeypatch.setattr(own.rules, "choose", lambda *_: ({**small, "max_steps": 5, "epochs": 9}, "why"))
+    monkeypatch.setattr(
+        own.rules, "choose_settings", lambda *_: ({**small, "max_steps": 5, "epochs": 9}, "why")
+    )
     monkeypatch.setattr(own.rules, "tokens_per_second", lambda *_: 1.0)
     arguments = ["own_data", "--seconds", "1", "--random", "1", "--seeds", "0", "--json", str(record)]
     for more in ([], ["--pairs", "60"], []):  # the last finds both runs in the record

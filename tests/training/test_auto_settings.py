@@ -18,7 +18,7 @@ def chosen(pairs=CATS, minutes=10, **given):
     """What is chosen for this time on a machine whose speed is always the same."""
     ticks, text = count(), own_text(pairs, "train")
     kinds = "subwords", "subwords"
-    return rules.choose(text, kinds, minutes, given, torch.device("cpu"), lambda: next(ticks))
+    return rules.choose_settings(text, kinds, minutes, given, torch.device("cpu"), lambda: next(ticks))
 
 
 def test_updates_of_several_batches_read_what_those_of_one_read():

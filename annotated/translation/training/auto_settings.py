@@ -35,7 +35,7 @@ MINUTES = 10
 NO_LIMIT = 10**8  # of epochs or updates, where the other one ends a run
 
 
-def choose(
+def choose_settings(
     text: ParallelText,
     kinds: tuple[str, str],
     minutes: float | None,

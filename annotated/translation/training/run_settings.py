@@ -11,7 +11,7 @@ from annotated.translation.messages import print_message
 from annotated.translation.processes import broadcast, is_first, raise_on_all_ranks, rank_and_world
 from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import KINDS, SUBWORDS
-from annotated.translation.training.auto_settings import choose
+from annotated.translation.training.auto_settings import choose_settings
 from annotated.translation.training.checkpoint import check_settings
 from annotated.translation.training.config import MODEL_FIELDS, PRESETS, TRAINING_FIELDS, TrainingConfig
 from annotated.translation.training.progress import Progress
@@ -100,7 +100,9 @@ class RunSettings:
         chosen: Settings = {}
         with raise_on_all_ranks():
             if is_first():
-                chosen, reason = choose(text["train"], self.kinds, self.minutes, self.explicit, device)
+                chosen, reason = choose_settings(
+                    text["train"], self.kinds, self.minutes, self.explicit, device
+                )
                 print_message(reason)
         self.incomplete = False
         self.split(broadcast(chosen))

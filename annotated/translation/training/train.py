@@ -67,8 +67,8 @@ def train(
             path of a TSV file or those of two files; or a `Corpus`, such as `load_corpus` returns, or a
             function that returns one.
         out: a new or an empty folder, or with `resume` that of the run (see `RunFolder`).
-        preset: the settings to start from: tiny, base or big, or auto, which chooses them (see `choose`). By
-            default auto for text of one's own, else tiny. Since auto measures how fast this machine is now,
+        preset: the settings to start from: tiny, base, big, or auto, which chooses them (`choose_settings`);
+            by default auto for text of one's own, else tiny. Since auto measures how fast this machine is,
             another call may choose another `max_steps`, even another size. To repeat a run, give the settings
             in its training.json: `annotated train --config` takes that file.
         minutes: time for which auto chooses settings, about; by default 10, or what `epochs` takes.
