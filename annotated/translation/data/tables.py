@@ -186,9 +186,9 @@ def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str)
     if expected and not others_named:
         return True
     shown = quote(join_columns(str(cell).strip() for cell in rows[0]))
-    names = f"--columns {shown}" if len(rows[0]) == 2 else "--columns SOURCE,TARGET, two of these,"
+    names = shown if len(rows[0]) == 2 else "SOURCE,TARGET, two of these,"
     raise ValueError(
-        f"{where}: the first row, {shown}, may be names or text; give {names} for names, "
+        f"{where}: the first row, {shown}, may be names or text; give --columns {names} for names, "
         "or the numbers of the columns, such as --columns 1,2, for text (in Python columns)"
     )
 
