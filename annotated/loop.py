@@ -73,8 +73,7 @@ def run_epoch(
                 loss += loss_compute(states, batch.tgt_y, 1)[0].item()
                 tokens += batch.ntokens
     elif mode != "train" or optimizer is None:
-        without = " without an optimizer" if mode == "train" else ""
-        raise ValueError(f"mode must be 'eval', or 'train' with an optimizer, not {mode!r}{without}")
+        raise ValueError(f"mode must be 'eval', or 'train' with an optimizer, not {mode!r} with {optimizer}")
     elif accum_iter < 1:
         raise ValueError(f"accum_iter must be at least 1, not {accum_iter}")
     else:
