@@ -250,11 +250,11 @@ def test_a_first_row_is_names_or_text_and_is_told(tmp_path):
     assert len(read_pairs(unsure, (1, 2))) == 31
     with pytest.raises(ValueError, match="may be names or text") as error:
         read_pairs(write(tmp_path / "t.csv", "Text ,Übersetzung\ndog,Hund\n"))
+    [_, pasted] = shlex.split(re.search(r"--columns \S+", str(error.value))[0])
+    assert len(read_pairs(tmp_path / "t.csv", pasted.split(","))) == 1
     three = "".join(f"{i}\tdog {i}\tHund {i}\n" for i in range(30))
     with pytest.raises(ValueError, match="SOURCE,TARGET, two of these, for names"):
         read_pairs(write(tmp_path / "three.tsv", f"id\tword\tWort\n{three}"))
-    [_, pasted] = shlex.split(re.search(r"--columns \S+", str(error.value))[0])
-    assert len(read_pairs(tmp_path / "t.csv", pasted.split(","))) == 1
     with pytest.raises(ValueError, match="there are 'Source text', id, 'Target text'"):
         read_pairs(write(tmp_path / "t.csv", "Source text,id,Target text\na b,c,d e\n"))
     assert len(read_pairs(write(tmp_path / "t.tsv", f"dog\tHund\n{rows}cat\tKatze\n"))) == 32

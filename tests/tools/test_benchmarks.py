@@ -242,6 +242,14 @@ def test_quantization(tmp_path):
     assert measures(found) == measures(recorded("quantization"))
 
 
+def test_the_recipe_for_sounds_is_what_is_trained(tmp_path):
+    g2p = script("g2p")
+    g2p.run(["--short", "--runs", str(tmp_path / "runs"), "--json", str(tmp_path / "record.json")])
+    [run] = (tmp_path / "runs").iterdir()
+    settings = json.loads((run / "training.json").read_text(encoding="utf-8"))
+    assert {**g2p.RECIPE, **g2p.TOY, "preset": "tiny"}.items() <= settings.items()
+
+
 def test_settings_that_are_chosen_are_compared_with_random_ones(tmp_path, monkeypatch):
     own, record = script("own_data"), tmp_path / "record.json"
     pairs = [(f"{i} {j}", f"{j} {i}") for i in range(40) for j in range(40)]
