@@ -7,6 +7,7 @@ draw other test sets from one.
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,9 @@ class Metric:
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
         """Return the counts of each sentence, float64 (sentences, counts)."""
         check_sentences(hypotheses, references)
+        for sentence in chain(hypotheses, references):
+            if not isinstance(sentence, str):
+                raise ValueError(f"{self.name} takes one text for each sentence, not {sentence!r:.40}")
         return np.array(self.count(list(hypotheses), list(references)), dtype=float)
 
     def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -92,6 +92,13 @@ def test_each_hypothesis_needs_its_reference(metric, hypotheses, references):
         metric(hypotheses, references)
 
 
+@pytest.mark.parametrize("metric", [bleu, chrf, METRICS["exact"]()])
+@pytest.mark.parametrize("other", [["a b c d", "a b"], None])
+def test_what_is_no_text_is_no_reference(metric, other):
+    with pytest.raises(ValueError, match="takes one text for each sentence"):
+        metric(["a b c d"], [other])
+
+
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_moses_reproduces_multi30ks_tokenised_files(multi30k_folder, language):
     folder = multi30k_folder / "data" / "task1"

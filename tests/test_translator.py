@@ -5,6 +5,7 @@ import unicodedata
 import warnings
 from copy import deepcopy
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -86,10 +87,17 @@ def test_what_is_no_text_is_named(translator, wrong):
         translator.translate({"a dog", "a cat"})
 
 
-@pytest.mark.parametrize("wrong", [{"beam": 4.0}, {"beam": 2, "n_best": 2.0}])
+@pytest.mark.parametrize("wrong", [{"beam": 4.0}, {"beam": 2, "n_best": 2.0}, {"max_tokens": 0}])
 def test_a_search_that_cannot_be_is_refused(translator, wrong):
     with pytest.raises(ValueError, match=f"{[*wrong][-1]}.* must be .*, not"):
         translator.search(["a dog"], **wrong)
+
+
+def test_messages_name_lines_by_their_numbers(translator):
+    with pytest.raises(ValueError, match="line 9 is"):
+        translator.search(["a dog", None], numbers=np.array([4, 9]))
+    with pytest.raises(ValueError, match="1 numbers for 2 sentences"):
+        translator.search(["a dog", "a cat"], numbers=[4])
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -111,7 +119,7 @@ def test_batches_side_by_side_give_what_they_give_in_turn(translator, one_thread
 
 
 @pytest.mark.parametrize(
-    "sentences", ["a dog", b"a dog", pd.DataFrame({"en": ["a dog"]}), {"en": "a dog"}], ids=type
+    "sentences", ["a dog", b"a dog", pd.DataFrame({"en": ["a dog"]}), {"en": "a dog"}, None, 5], ids=type
 )
 def test_what_would_be_taken_for_a_list_is_refused(sentences, translator):
     with pytest.raises(ValueError, match="a list of sentences or one column"):

@@ -157,10 +157,16 @@ class Translator:
         Raises ValueError for one string or a table, scores that are not finite, and as `beam_search` does.
         """
         settings = SearchConfig(beam, alpha, penalty, n_best, no_repeat_ngram)
-        if isinstance(sentences, str | bytes | Mapping | Set) or getattr(sentences, "ndim", 1) != 1:
+        listed = isinstance(sentences, Iterable) and not isinstance(sentences, str | bytes | Mapping | Set)
+        if not listed or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         texts = list(sentences)
-        numbers = numbers or range(1, len(texts) + 1)
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {max_tokens}")
+        if numbers is None:
+            numbers = range(1, len(texts) + 1)
+        if len(numbers) != len(texts):
+            raise ValueError(f"{len(numbers)} numbers for {len(texts)} sentences; give one for each")
         for number, text in zip(numbers, texts, strict=True):
             if not isinstance(text, str):
                 kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"

@@ -141,4 +141,6 @@ def test_words_and_phones_are_downloaded_by_language(web):
 def test_an_unknown_language_is_told_which_there_are(web):
     with pytest.raises(ValueError, match="sigmorphon2020/hin_train") as refused:
         load_corpus("sigmorphon2020", "xyz")
+    with pytest.raises(ValueError, match="name one by --pair, in Python pair, such as fre"):
+        load_corpus("sigmorphon2020")
     assert "multi30k" not in str(refused.value)

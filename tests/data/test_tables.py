@@ -306,7 +306,7 @@ def test_a_typed_column_is_refused_with_its_line(tmp_path):
                 read_pairs(tmp_path / "t.xlsx")
 
 
-def test_tsv_reads_two_columns_and_ignores_further_ones_once(tmp_path):
+def test_tsv_reads_two_columns_and_tells_of_further_ones_once(tmp_path, capsys):
     """Once, as from a pipe."""
     path, data = tmp_path / "pipe.tsv", b"a\tA\t\r\nb\tB\tCC-BY #1\n\n\tC\t\nd\t\t\n"
     os.mkfifo(path)
@@ -314,6 +314,7 @@ def test_tsv_reads_two_columns_and_ignores_further_ones_once(tmp_path):
     text = read_pairs(path)
     assert (list(text), list(text.lines)) == ([("a", "A"), ("b", "B")], [1, 2])
     assert sum(text.dropped.values()) == 3
+    assert capsys.readouterr().err.count("of its 3 columns, the first two are read") == 1
 
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])

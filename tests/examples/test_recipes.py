@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from tiny_runs import CATS
 from torch import nn
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
@@ -177,6 +178,17 @@ def test_new_words_and_letters_leave_the_old_translations(tied, tmp_path):
     assert after.tgt_tokenizer.vocabulary == [*words[1].vocabulary, "\u00e4"]
     lines = ["the sees", "sees", "sees the the"]
     assert after.translate(lines, beam=1) == before.translate(lines, beam=1)
+
+
+def test_the_rate_of_another_schedule_is_what_is_trained_with(tmp_path, one_thread):
+    train, sizes = recipe("train_with_cosine").train_with_cosine, {"N": 1, "d_model": 16, "d_ff": 16, "h": 2}
+    settings = {"max_steps": 8, "warmup": 4, "learning_rate": 0.01, "log_every": 1}
+    for last in (5, 8):  # it is resumed, too
+        translator = train(CATS, tmp_path / "run", sizes, vocab=320, **{**settings, "max_steps": last})
+    assert isinstance(translator("a cat"), str)
+    lines = map(json.loads, (tmp_path / "run/log.jsonl").read_text(encoding="utf-8").splitlines())
+    rates = {line["step"]: line["rate"] for line in lines if "rate" in line}
+    assert [rates[n] for n in (2, 4, 6, 8)] == pytest.approx([0.005, 0.01, 0.005, 0])
 
 
 def test_an_interval_over_seeds_holds_the_mean_as_often_as_it_says():

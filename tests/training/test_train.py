@@ -60,6 +60,14 @@ def test_what_comes_back_is_what_the_folder_holds(whole):
 def test_what_ended_a_run_is_told(tmp_path, capsys):
     train(tmp_path / "run", epochs=1, max_steps=1000)
     assert "after epoch 1, at step" in capsys.readouterr().err
+    train(tmp_path / "run", epochs=1, max_steps=1, resume=True)  # below what is done
+    assert "as nothing was left to do, at step" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("pairs", "told"), [(19, True), (20, False)])
+def test_a_validation_that_says_little_is_told(pairs, told, tmp_path, capsys):
+    train(tmp_path / "run", validation=[(f"a {i}", f"ein {i}") for i in range(pairs)], max_steps=1)
+    assert ("so few say little" in capsys.readouterr().err) == told
 
 
 def test_a_run_that_is_refused_leaves_no_folder_of_its_own(whole, tmp_path):

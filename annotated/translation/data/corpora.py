@@ -41,7 +41,8 @@ def load_corpus(
 
     Args:
         name: multi30k, wmt14, sigmorphon2020 or grammar; hf:NAME or hf:NAME:CONFIG for a dataset of the Hub.
-        pair: source and target language, "en-de" by default; of sigmorphon2020 the language, such as "fre".
+        pair: source and target language, "en-de" by default; of sigmorphon2020 the language, such as "fre",
+            which must be given.
         tokenized: take the lower-cased, tokenized text, which multi30k alone has.
         columns: names of source and target in a dataset of the Hub, if not the languages of `pair`.
         cache: folder for the text of a dataset of the Hub.
@@ -57,11 +58,15 @@ def load_corpus(
         raise ValueError(f"{name} has no tokenized text; only multi30k has")
     if columns and not name.startswith((HUB, "wmt14")):
         raise ValueError(f"{name} has no columns to choose; a dataset of the Hub has")
+    if name == "sigmorphon2020":
+        if pair is None:
+            raise ValueError(
+                "sigmorphon2020 has 15 languages: name one by --pair, in Python pair, such as fre"
+            )
+        return sigmorphon2020(pair)
     pair = pair or "en-de"
     if name == "multi30k":
         return multi30k(pair, bool(tokenized))
-    if name == "sigmorphon2020":
-        return sigmorphon2020(pair)
     if name == "grammar":
         return grammar(pair)
     if name == "wmt14":  # section 5.1; validated on newstest2013, tested on newstest2014

@@ -135,7 +135,12 @@ def find_columns(
         roles = [[i for i, label in enumerate(labels) if label.casefold() in role] for role in ROLES[:count]]
         if all(len(role) == 1 for role in roles):
             return [index for [index] in roles]
-        if len(labels) == count or (table.takes_first_columns and len(labels) > count):
+        if len(labels) == count:
+            return list(range(count))
+        if table.takes_first_columns and len(labels) > count:
+            first = "the first is" if count == 1 else "the first two are"
+            advice = "--columns, in Python columns, names others"
+            print_message(f"{where}: of its {len(labels)} columns, {first} read; {advice}")
             return list(range(count))
     if len(labels) < count:
         cut = (

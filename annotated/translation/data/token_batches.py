@@ -39,7 +39,8 @@ class EncodedPairs(Pairs):
             return super().report()
         unknown = f"  unknown: {src:.1%} of the source tokens, {tgt:.1%} of the target tokens"
         if max(src, tgt) > 0.1:
-            unknown += "; a new model with another tokenizer would know them"
+            recipe = "a recipe on the site's page Recipes gives this one rows for them"
+            unknown += f"; a new model with another tokenizer would know them, and {recipe}"
         return f"{super().report()}\n{unknown}"
 
 

@@ -27,6 +27,7 @@ from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
 FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
+FEW_PAIRS = 20  # to validate on, below which the scores are mostly luck
 
 
 class Stopped(KeyboardInterrupt):
@@ -191,7 +192,9 @@ def train_in_group(
     if not trainer.progress.finished(config):
         raise Stopped(f"stopped {end}; --resume, in Python resume=True, goes on")
     reason = ""
-    if trainer.progress.step < trainer.progress.last_step(config):
+    if trainer.progress.step == trainer.first_step:
+        reason = ", as nothing was left to do,"
+    elif trainer.progress.step < trainer.progress.last_step(config):
         reason = f", as {config.patience} scored epochs were no better,"
     elif trainer.progress.step < config.max_steps:
         reason = f", after epoch {config.epochs},"
@@ -219,4 +222,6 @@ def make_batches(
         return batches, None
     held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
     print_message(held_out.report())
+    if len(held_out) < FEW_PAIRS:
+        print_message("  so few say little; give more to validate on, by --val-src, in Python validation")
     return batches, TokenBatches(held_out, config.max_tokens, shuffle=False)
