@@ -9,6 +9,7 @@ from tiny_runs import CATS
 from annotated.translation.data import own_text
 from annotated.translation.tokenizers import train_tokenizer
 from annotated.translation.training import auto_settings as rules
+from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.summed_loss import SummedLoss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -45,6 +46,12 @@ def test_post_norm_has_a_lower_rate_and_says_so():
     assert after["learning_rate"] < before["learning_rate"]
     assert "pre-norm" in told
     assert "pre-norm" not in why
+
+
+def test_the_last_checkpoints_are_of_the_end_of_the_run_however_long_an_epoch_is():
+    for settings in (chosen()[0], chosen(max_steps=900)[0]):
+        assert TrainingConfig.average * settings["save_every"] < settings["max_steps"] / 4
+    assert chosen(save_every=0)[0]["save_every"] == 0
 
 
 def test_epochs_that_are_given_are_run_unless_the_minutes_end_them():

@@ -2,7 +2,8 @@
 
 The rules are few, and tuned by `benchmarks/own_data.py`. What decides is how many tokens can be read in the
 time, and how often the text is read through by then: a small model learns more in few minutes than a large
-one that sees less text, and what is read often needs dropout.
+one that sees less text, and what is read often needs dropout. Checkpoints are so close that the mean of the
+last ones takes away the noise of a rate that is still high at the end.
 """
 
 import math
@@ -31,6 +32,8 @@ UPDATE_SHARE = 0.85  # share of the time that goes into updates; the rest reads,
 MIN_OCCURRENCES = 5  # a word is learned that is read so often
 CLOSED_SHARE = 0.98  # whole words serve where so much of the text is such words
 MIN_UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
+FEW_PASSES, MANY_PASSES = 5, 40  # through the text, that need no dropout, or more of it
+CHECKPOINTS = 30  # in a run, of which the last 5 are averaged
 MINUTES = 10
 NO_LIMIT = 10**8  # of epochs or updates, where the other one ends a run
 
@@ -70,7 +73,7 @@ def choose_settings(
     batch_tokens = explicit.get("max_tokens") or min(4096, max(256, power_of_2))
     update_tokens = batch_tokens * accumulate
     chosen |= {
-        "dropout": 0.0 if passes < 1 else 0.1 if passes < 40 else 0.2,
+        "dropout": 0.0 if passes < FEW_PASSES else 0.1 if passes < MANY_PASSES else 0.2,
         "learning_rate": (0.003 if pre_norm else 0.002) * math.sqrt(128 / chosen["d_model"]),
         "max_tokens": batch_tokens,
         "max_steps": NO_LIMIT if by_epochs else max(100, int(read / update_tokens)),
@@ -82,13 +85,14 @@ def choose_settings(
         subwords = f", {vocab:,} subwords"
     settings = chosen | explicit
     steps = min(settings["max_steps"], math.ceil(settings["epochs"] * epoch_tokens / update_tokens))
+    apart = settings.setdefault("save_every", max(10, steps // CHECKPOINTS))
     rate = settings["learning_rate"]
     estimate = steps * update_tokens / speed / 60 / UPDATE_SHARE  # minutes
     norm = "pre-norm, for a high rate" if pre_norm else "post-norm"
     reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} min, of {speed:,.0f} tokens a second here
   {settings["N"]} layers of width {settings["d_model"]}{subwords}: what learns most in that time; {norm}
-  dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}, after a warm-up
+  dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}; saved each {apart} updates
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
     return settings, reason
 
