@@ -19,9 +19,9 @@ from annotated.optional import require
 from annotated.translation.data.text_files import Name, iterate_lines
 from annotated.translation.files import dict_of_unique
 
-HEAD = 1000  # rows by which the separator, quotes and names are recognized
+SAMPLE_ROWS = 1000  # rows by which the separator, quotes and names are recognized
 QUOTED = re.compile('"((?:[^"]|"")*)"')
-BETWEEN = re.compile(r"[\s,]*")  # two items of an array
+ITEM_SEPARATOR = re.compile(r"[\s,]*")  # two items of an array
 
 
 TableRow = tuple[int, Sequence[Any]]  # its line, from 1, and its cells
@@ -57,7 +57,7 @@ def read_tsv(path: Name) -> Table:
     So write pandas and spreadsheets; elsewhere quotes are characters of the text.
     """
     lines = enumerate(iterate_lines(path), start=1)
-    head = list(islice(lines, HEAD))
+    head = list(islice(lines, SAMPLE_ROWS))
     cells = [cell for _, line in head for cell in line.split("\t") if cell and not cell.isdigit()]
     quoted = all(map(QUOTED.fullmatch, cells))
 
@@ -74,7 +74,7 @@ def read_tsv(path: Name) -> Table:
 def read_csv(path: Name) -> Table:
     """Read a .csv file; a row may have several lines, of which the first is its number."""
     lines = iterate_lines(path)
-    head = list(islice(lines, HEAD))
+    head = list(islice(lines, SAMPLE_ROWS))
     declared = bool(head and re.fullmatch("(?i)sep=.", head[0]))
     separator = head[0][4:] if declared else find_separator(head, str(path))
 
@@ -116,7 +116,7 @@ def find_separator(lines: Sequence[str], where: str) -> str:
 def read_json(path: Name) -> Table:
     """Read the objects of a JSON file; the first of them name the columns."""
     rows = ((line, flatten(fields)) for line, _, fields in json_objects(path))
-    head = list(islice(rows, HEAD))
+    head = list(islice(rows, SAMPLE_ROWS))
     names = list(dict.fromkeys(chain.from_iterable(row for _, row in head)))
     return Table(((i, [row.get(name) for name in names]) for i, row in chain(head, rows)), names)
 
@@ -156,7 +156,7 @@ def cut_array(text: str, length: int) -> Iterator[tuple[int, str]]:
     decoder = json.JSONDecoder()
     line, begin, end = 1, 0, text.index("[") + 1
     for _ in range(length):
-        last, begin = begin, BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        last, begin = begin, ITEM_SEPARATOR.match(text, end).end()  # type: ignore[union-attr]
         line += text.count("\n", last, begin)
         _, end = decoder.raw_decode(text, begin)
         yield line, text[begin:end].replace("\n", " ")

@@ -12,16 +12,16 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
-from annotated.translation.data.formats import HEAD, TABLES, Table, TableRow, read_tsv, table_suffix
+from annotated.translation.data.formats import SAMPLE_ROWS, TABLES, Table, TableRow, read_tsv, table_suffix
 from annotated.translation.data.pairs import ParallelText, languages, shortened
 from annotated.translation.data.text_files import Name, collect
 from annotated.translation.messages import print_message
 
 # Usual names of columns, by the side that they stand for.
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}
-KNOWN = ROLES[0] | ROLES[1]
+USUAL_NAMES = ROLES[0] | ROLES[1]
 MIN_ROWS_FOR_HEADER = 20  # rows of text that show that a first one unlike them may be names
 HEADER_CELL, LANGUAGE_CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][a-z]{2,4})?")
 
@@ -53,15 +53,20 @@ def table_pairs(
     return replace(text, dropped={header: 1, **text.dropped})
 
 
+class SelectedColumns(NamedTuple):
+    """The columns of a table that are read, and its rows."""
+
+    labels: list[str]  # the names of all columns
+    indices: list[int]  # the columns that are read
+    header_line: int  # the line that names the columns, which is 0 where none does
+    rows: Iterator[TableRow]  # the rows below that line, checked
+
+
 def select_columns(
     table: Table, columns: Sequence[str | int] | None, where: str, pair: str | None, count: int = 2
-) -> tuple[list[str], list[int], int, Iterator[TableRow]]:
-    """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does.
-
-    Returns the names of all columns, the indices of those found, the line of the names, which is 0 where
-    there is none, and the rows below it, checked.
-    """
-    head = list(islice(table.rows, HEAD))
+) -> SelectedColumns:
+    """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does."""
+    head = list(islice(table.rows, SAMPLE_ROWS))
     filled = [cells for _, cells in head if cells]
     if not filled:
         raise ValueError(f"{where}: there are no rows")
@@ -69,26 +74,42 @@ def select_columns(
     codes = [code.casefold() for code in languages(pair) if code]
     indices = find_columns(table, labels, columns, codes=codes[:count], where=where, count=count)
     selected = [labels[index] for index in indices]
-    by_number = all(str(column).isdecimal() and int(column) <= len(labels) for column in columns or ())
-    lines = iter(head)
+    rows = iter(head)
     header_line = 0
-    if table.names is None and (
-        not by_number
-        or KNOWN.issuperset(map(str.casefold, selected))
-        or all(label.casefold() in codes or LANGUAGE_CODE.fullmatch(label.casefold()) for label in selected)
-        or (not columns and begins_with_names(filled, table.header_expected, where))
-    ):
-        header_line = next(number for number, cells in lines if cells)
-    elif columns and by_number and table.names is None:
-        first = " and ".join(map(repr, selected))
-        print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
+    if table.names is None and has_header(filled, selected, columns, codes, table.header_expected, where):
+        header_line = next(number for number, cells in rows if cells)
     if pair and (table.names is not None or header_line):
         check_languages(selected, pair, asked=columns is not None, where=where)
     if columns is None and indices[0] == 0 and len(labels) > 2 and table.takes_first_columns:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
             raise ValueError(f"{where}: column 1 holds numbers; give --columns, in Python columns, as in 2,3")
-    return labels, indices, header_line, checked_rows(chain(lines, table.rows), labels, indices, where)
+    rows = checked_rows(chain(rows, table.rows), labels, indices, where)
+    return SelectedColumns(labels, indices, header_line, rows)
+
+
+def has_header(
+    rows: Sequence[Sequence[Any]],
+    selected: Sequence[str],
+    columns: Sequence[str | int] | None,
+    codes: Sequence[str],
+    expected: bool,
+    where: str,
+) -> bool:
+    """Decide whether the first row holds names, of which those of the `selected` columns are given.
+
+    Raises as `begins_with_names` does.
+    """
+    if any(not str(column).isdecimal() or int(column) > len(rows[0]) for column in columns or ()):
+        return True  # a column was asked for by its name
+    names = [name.casefold() for name in selected]
+    if USUAL_NAMES.issuperset(names) or all(n in codes or LANGUAGE_CODE.fullmatch(n) for n in names):
+        return True
+    if not columns:
+        return begins_with_names(rows, expected, where)
+    first = " and ".join(map(repr, selected))
+    print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
+    return False
 
 
 def checked_rows(
@@ -174,7 +195,7 @@ def check_languages(labels: Sequence[str], pair: str, asked: bool, where: str) -
     for label, code, other in zip(labels, codes, codes[::-1], strict=False):
         if is_named(label, other) and not is_named(label, code):
             raise ValueError(f"{where}: the columns are {columns}, but the pair is {pair}")
-    known = KNOWN.issuperset(map(str.casefold, labels))
+    known = USUAL_NAMES.issuperset(map(str.casefold, labels))
     if not asked and not known and not all(map(is_named, labels, codes)):
         raise ValueError(f"{where}: are {columns} {pair}? Give --columns, in Python columns, source first")
 
@@ -226,7 +247,7 @@ def drop_faults(text: ParallelText, pair: str | None = None, keep_equal: bool | 
         raise ValueError(f"{where}: the sides are named {first[0]} and {first[1]}; give the source first")
     if first[::-1] == codes != first:
         raise ValueError(f"{where}: the columns are {first[0]} and {first[1]}, but the pair is {pair}")
-    names = [0] if first == codes or KNOWN.issuperset(first) else []
+    names = [0] if first == codes or USUAL_NAMES.issuperset(first) else []
     equal = [i for i, (src, tgt) in enumerate(text) if src == tgt and i not in names]
     if keep_equal:
         equal = []
