@@ -7,9 +7,9 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from itertools import chain, count, islice, repeat
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,16 +17,18 @@ import torch
 from tqdm import tqdm
 
 from annotated.translation.cli.common import load_translator, search_settings, trained_columns, with_location
-from annotated.translation.data.formats import TABLES, json_objects, table_suffix
-from annotated.translation.data.tables import select_columns
+from annotated.translation.data.formats import TABLES, Table, json_objects, table_suffix
+from annotated.translation.data.tables import SelectedColumns, select_columns
 from annotated.translation.data.text_files import iterate_lines
 from annotated.translation.files import decode_lines
 from annotated.translation.messages import print_message
 from annotated.translation.translator import Translator
 
-# Lines for each thread that are translated together: at first, and at most later.
+# Number of lines that a thread translates together: of the first group, and of the largest.
 FIRST_GROUP, LARGEST_GROUP = 16, 1000
-READ_BYTES = 2**20  # read at a time, at most
+READ_BYTES = 2**20  # the most bytes that are read at a time
+
+TranslatedRow = tuple[int, Sequence[Any], str]  # line, cells and translation
 
 
 def translate(args: argparse.Namespace) -> None:
@@ -68,45 +70,69 @@ def translate(args: argparse.Namespace) -> None:
 
 def translate_table(path: Path, columns: list[str], translator: Translator, search: dict[str, Any]) -> None:
     """Write a table with a further column: .tsv and JSON as they are written, others as .csv."""
-    kind = table_suffix(path)
-    table = TABLES[kind](path)
-    labels, [source], header_line, rows = select_columns(
-        table, columns or None, str(path), translator.pair, count=1
-    )
-    is_json = kind in (".json", ".jsonl")
-    is_array = is_json and next(filter(str.strip, iterate_lines(path))).lstrip().startswith("[")
-    starts = chain(["[\n"], repeat(",\n")) if is_array else repeat("")
-    names = {name for *_, fields in json_objects(path) for name in fields} if is_json else {*labels}
-    numbered = (f"translation_{i}" for i in count(2))
-    new_name = next(name for name in chain(["translation"], numbered) if name not in names)
-    objects = json_objects(path)
+    suffix = table_suffix(path)
+    table = TABLES[suffix](path)
+    selected = select_columns(table, columns or None, where=str(path), pair=translator.pair, count=1)
+    rows = translate_rows(path, selected, translator, search)
+    if selected.header_line or suffix == ".parquet":
+        names = selected.header_line, selected.labels, unused_name(selected.labels)
+        rows = chain([names], rows)
+    is_json = suffix in (".json", ".jsonl")
+    with path.open("rb") as file:
+        if not is_json and file.read(2) in (b"\xef\xbb", b"\xff\xfe", b"\xfe\xff"):
+            sys.stdout.write("\ufeff")  # the mark by which spreadsheets know UTF-8
+    if is_json:
+        write_json(path, rows)
+    elif suffix == ".tsv" and not table.quoted:
+        write_tsv(path, rows)
+    else:
+        write_csv(table, rows)
+    sys.stdout.flush()
+
+
+def translate_rows(
+    path: Path, selected: SelectedColumns, translator: Translator, search: dict[str, Any]
+) -> Iterator[TranslatedRow]:
+    """Translate the source column in groups of rows; yields the line, cells and translation of each row."""
+    [source] = selected.indices
+    while group := list(islice(selected.rows, LARGEST_GROUP)):
+        numbers, rows = zip(*group, strict=True)
+        with with_location(f"{path}: "):
+            texts = [cells[source] or "" for cells in rows]
+            translations = translator.translate(texts, **search, numbers=numbers)
+        yield from zip(numbers, rows, translations, strict=True)
+
+
+def write_json(path: Path, rows: Iterable[TranslatedRow]) -> None:
+    """Write the objects of a JSON file as they stand there, each with its translation in a further field."""
+    is_array = next(filter(str.strip, iterate_lines(path))).lstrip().startswith("[")
+    start, separator, line_end, end = ("[\n", ",\n", "", "\n]\n") if is_array else ("", "", "\n", "")
+    new_name = unused_name({name for *_, fields in json_objects(path) for name in fields})
+    for (*_, translation), (_, text, fields) in zip(rows, json_objects(path), strict=True):
+        begin = start + text.strip()[:-1].rstrip() + (", " if fields else "")
+        print(f'{begin}"{new_name}": {json.dumps(translation, ensure_ascii=False)}}}', end=line_end)
+        start = separator
+    print(end=end)
+
+
+def write_tsv(path: Path, rows: Iterable[TranslatedRow]) -> None:
+    """Write the lines of a .tsv file as they stand there, each with its translation in a further cell."""
     lines = enumerate(iterate_lines(path), start=1)
+    for number, _, translation in rows:
+        print(next(line for i, line in lines if i == number), translation, sep="\t")
+
+
+def write_csv(table: Table, rows: Iterable[TranslatedRow]) -> None:
+    """Write rows of cells, each with its translation in a further cell, separated and quoted as the table."""
     quoting: Any = csv.QUOTE_ALL if table.quoted else csv.QUOTE_MINIMAL
     writer = csv.writer(sys.stdout, delimiter=table.separator, lineterminator="\n", quoting=quoting)
+    writer.writerows([*cells, translation] for _, cells, translation in rows)
 
-    def write_row(number: int, cells: Sequence[Any], new_cell: str) -> None:
-        if is_json:
-            _, text, fields = next(objects)
-            begin = next(starts) + text.strip()[:-1].rstrip() + (", " if fields else "")
-            new_text = json.dumps(new_cell, ensure_ascii=False)
-            print(f'{begin}"{new_name}": {new_text}}}', end="" if is_array else "\n")
-        elif kind == ".tsv" and not table.quoted:
-            print(next(line for i, line in lines if i == number), new_cell, sep="\t")
-        else:
-            writer.writerow([*cells, new_cell])
 
-    with path.open("rb") as file:
-        if kind in (".csv", ".tsv") and file.read(2) in (b"\xef\xbb", b"\xff\xfe", b"\xfe\xff"):
-            sys.stdout.write("\ufeff")  # the mark by which spreadsheets know UTF-8
-    if header_line or kind == ".parquet":
-        write_row(header_line, labels, new_name)
-    while group := list(islice(rows, LARGEST_GROUP)):
-        with with_location(f"{path}: "):
-            numbers, texts = zip(*((number, cells[source] or "") for number, cells in group), strict=True)
-            translations = translator.translate(texts, **search, numbers=numbers)
-        for (number, cells), translation in zip(group, translations, strict=True):
-            write_row(number, cells, translation)
-    print(end="\n]\n" if is_array else "", flush=True)
+def unused_name(names: Collection[str]) -> str:
+    """Name the further column: translation, or where the table has a column of that name, translation_2."""
+    numbered = (f"translation_{i}" for i in count(2))
+    return next(name for name in chain(["translation"], numbered) if name not in names)
 
 
 # ---- lines of files and pipes
