@@ -23,11 +23,11 @@ from annotated.translation.training.starting_model import (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class RunSettings:
-    """What a run is asked for; of the settings that are `explicit`, `vocab`, those of model and of training.
+    """The arguments of `train`, and the `settings` it was given: of vocabulary, model and training.
 
-    It is `incomplete` until the preset auto has chosen the others.
+    They are `complete` unless the preset auto has yet to choose further settings.
     """
 
     preset: str
@@ -37,7 +37,8 @@ class RunSettings:
     src_tokenizer: str | None
     tgt_tokenizer: str | None
     keep_equal: bool | None
-    explicit: dict[str, Any]
+    settings: dict[str, Any]
+    complete: bool
 
     def __post_init__(self) -> None:
         """Raise ValueError for arguments that contradict each other, or that there are not."""
@@ -56,28 +57,16 @@ class RunSettings:
                 raise ValueError(f"the tokenizer must be one of {', '.join(KINDS)}, not {kind!r}")
         if self.tokenizer and self.src_tokenizer and self.tgt_tokenizer:
             raise ValueError(f"tokenizer = {self.tokenizer!r} has no effect: each side has its own")
-        if self.init_from is None and not (self.src_tokenizer and self.tgt_tokenizer):
-            self.tokenizer = self.tokenizer or "subwords"
-        if self.init_from is not None and Path(self.init_from).expanduser().is_dir():
-            self.init_from = str(Path(self.init_from).expanduser().absolute())
-        self.incomplete = self.preset == "auto"
-        self.base = "tiny" if self.incomplete else self.preset  # it has the values that auto leaves alone
-        self.split(self.explicit)
-
-    def split(self, settings: Settings) -> None:
-        """Split the settings that are given; the preset has the rest. NumPy's numbers become Python's."""
-        given = {name: value for name, value in settings.items() if value is not None}
-        self.explicit = {n: value.item() if hasattr(value, "item") else value for n, value in given.items()}
-        training = dict(self.explicit)
-        self.vocab = training.pop("vocab", None)
-        self.model = {name: training.pop(name) for name in self.explicit if name in MODEL_FIELDS}
         paper = self.model.get("variant", "paper") == "paper"
         if "max_len" in self.model and paper and self.model.get("positions") != "learned":
             advice = "without positions that are learned, or a variant of your own"
             raise ValueError(f"max_len has no effect {advice}")
-        if unknown := training.keys() - TRAINING_FIELDS:
-            raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
-        self.training: TrainingConfig = getattr(TrainingConfig, self.base)(**training)
+        self.training()  # raises for a setting that there is not, or a value out of range
+
+    @property
+    def base(self) -> str:
+        """The preset that has the settings which are neither given nor chosen."""
+        return "tiny" if self.preset == "auto" else self.preset
 
     @property
     def kinds(self) -> tuple[str, str]:
@@ -85,27 +74,36 @@ class RunSettings:
         kind = self.tokenizer or "subwords"
         return self.src_tokenizer or kind, self.tgt_tokenizer or kind
 
-    # ---- what completes them
+    @property
+    def model(self) -> dict[str, Any]:
+        """The fields of `TransformerConfig` among the settings."""
+        return {name: value for name, value in self.settings.items() if name in MODEL_FIELDS}
 
-    def complete_from(self, run: Path) -> None:
-        """Take what auto chose when the run in this folder began."""
-        if self.incomplete:
-            self.incomplete = False
-            names = {"vocab"} | MODEL_FIELDS | TRAINING_FIELDS
-            chosen = {name: value for name, value in training_settings(run).items() if name in names}
-            self.split(chosen | self.explicit)
+    def training(self) -> TrainingConfig:
+        """Return the settings of the training. Raises TypeError for a setting that there is not."""
+        training = {n: value for n, value in self.settings.items() if n != "vocab" and n not in MODEL_FIELDS}
+        if unknown := training.keys() - TRAINING_FIELDS:
+            raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
+        config: TrainingConfig = getattr(TrainingConfig, self.base)(**training)
+        return config
 
-    def complete_for(self, text: Corpus, device: torch.device) -> None:
+    # ---- completed by what auto chooses
+
+    def completed_from(self, run: Path) -> "RunSettings":
+        """Add what auto chose when the run in this folder began."""
+        names = {"vocab"} | MODEL_FIELDS | TRAINING_FIELDS
+        saved = training_settings(run).items()
+        chosen = {name: value for name, value in saved if name in names and value is not None}
+        return replace(self, settings=chosen | self.settings, complete=True)
+
+    def completed_for(self, text: Corpus, device: torch.device) -> "RunSettings":
         """Let auto choose, in the first process for all, by the text and the time."""
-        chosen: Settings = {}
+        settings = self.settings
         with raise_on_all_ranks():
             if is_first():
-                chosen, reason = choose_settings(
-                    text["train"], self.kinds, self.minutes, self.explicit, device
-                )
+                settings, reason = choose_settings(text["train"], self.kinds, self.minutes, settings, device)
                 print_message(reason)
-        self.incomplete = False
-        self.split(broadcast(chosen))
+        return replace(self, settings=broadcast(settings), complete=True)
 
     # ---- what is made of them
 
@@ -116,9 +114,9 @@ class RunSettings:
         """
         if checkpoint is not None:
             model = load_matching_model(checkpoint, self.model)
-            saved = Progress.load(checkpoint)
-            progress = replace(saved, update_batches=self.training.accumulate * rank_and_world()[1])
-            requested = {**self.record(), **asdict(self.training), **({"pair": pair} if pair else {})}
+            saved, training = Progress.load(checkpoint), self.training()
+            progress = replace(saved, update_batches=training.accumulate * rank_and_world()[1])
+            requested = {**self.record(), **asdict(training), **({"pair": pair} if pair else {})}
             check_settings(checkpoint, saved, requested, progress)
             return model
         if self.init_from is None:
@@ -133,14 +131,15 @@ class RunSettings:
 
     def new_model(self, text: Corpus, cache: str | Path | None) -> ModelAndTokenizers:
         """Build a new model, with tokenizers that learn from the text."""
-        return new_model(text, self.base, self.kinds, self.vocab, self.model, cache)
+        return new_model(text, self.base, self.kinds, self.settings.get("vocab"), self.model, cache)
 
     def record(self) -> Settings:
         """Return what training.json says of the run besides its text and the fields of `TrainingConfig`."""
-        arguments = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "explicit"}
-        subwords = self.kinds == ("subwords", "subwords") and self.init_from is None
-        vocab = SUBWORDS if self.vocab is None and subwords else self.vocab
-        return {**arguments, "vocab": vocab, **self.model}
+        names = [field.name for field in fields(self) if field.name not in ("settings", "complete")]
+        vocab = self.settings.get("vocab")
+        if vocab is None and self.init_from is None and self.kinds == ("subwords", "subwords"):
+            vocab = SUBWORDS
+        return {**{name: getattr(self, name) for name in names}, "vocab": vocab, **self.model}
 
 
 def default_preset(own_text: bool, init_from: str | Path | None) -> str:

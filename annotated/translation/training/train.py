@@ -100,22 +100,31 @@ def train(
         TrainingError: where the loss or its gradient is not finite.
     """
     own_text = not (isinstance(corpus, Corpus) or callable(corpus))
+    preset = preset or default_preset(own_text, init_from)
     if keep_equal is None and not callable(corpus):
         keep_equal = keeps_equal(init_from, src_tokenizer or tokenizer, tgt_tokenizer or tokenizer)
+    if init_from is None and not (src_tokenizer and tgt_tokenizer):
+        tokenizer = tokenizer or "subwords"
+    if init_from is not None and (folder := Path(init_from).expanduser()).is_dir():
+        init_from = folder.absolute()
+    given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
+    # NumPy's numbers become Python's, which JSON can hold.
+    given = {name: value.item() if hasattr(value, "item") else value for name, value in given.items()}
     run_settings = RunSettings(
-        preset=preset or default_preset(own_text, init_from),
+        preset=preset,
         minutes=minutes,
         init_from=None if init_from is None else str(init_from),
         tokenizer=tokenizer,
         src_tokenizer=src_tokenizer,
         tgt_tokenizer=tgt_tokenizer,
         keep_equal=keep_equal,
-        explicit={**settings, "vocab": vocab},
+        settings=given,
+        complete=preset != "auto",
     )
     run_folder = RunFolder(out)
     device = find_device(device)
-    if resume and run_folder.newest():
-        run_settings.complete_from(run_folder.path)
+    if resume and run_folder.newest() and not run_settings.complete:
+        run_settings = run_settings.completed_from(run_folder.path)
     with process_group(device), default_torch_state(device), run_folder.open(resume):
         starting_point: ModelAndTokenizers | None = None
         with raise_on_all_ranks():  # before the text is read, which may take long
@@ -125,10 +134,10 @@ def train(
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
             text = own_corpus(text, validation, pair, run_settings.keep_equal, columns, cache)
-        if run_settings.incomplete:
-            run_settings.complete_for(text, device)
+        if not run_settings.complete:
+            run_settings = run_settings.completed_for(text, device)
         with raise_on_all_ranks():
-            torch.manual_seed(run_settings.training.seed)
+            torch.manual_seed(run_settings.training().seed)
             if is_first() and starting_point is None:
                 starting_point = run_settings.new_model(text, cache)
         return train_in_group(starting_point, text, run_settings, run_folder, device, resume, cache)
@@ -166,7 +175,7 @@ def train_in_group(
     model = starting_point[0] if starting_point else EncoderDecoder.from_config(model_config)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print_message(f"{parameters:,} parameters, on {device}; the log is {run_folder.path / LOG}")
-    config = settings.training
+    config = settings.training()
     # A sentence must fit into a batch and the model, with its end symbol.
     limit = min(config.max_sentence, min(config.max_tokens, model.max_positions or config.max_tokens) - 1)
     with raise_on_all_ranks():
