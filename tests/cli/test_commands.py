@@ -15,7 +15,7 @@ import torch
 from command_line import TINY, complains, ends, feed
 
 import annotated
-from annotated.translation.cli.flags import COMMON
+from annotated.translation.cli.flags import SHOWN_FLAGS
 from annotated.translation.cli.main import main
 from annotated.translation.data import Corpus, ParallelText
 from annotated.translation.files import read_json, write_json
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
     "command", [[], ["train"], ["translate"], ["evaluate"], ["average"], ["reproduce"], ["export"]]
 )
 def test_help_can_be_read(command, capfd):
-    assert ends([*command, "--help-all" if COMMON.keys() & {*command} else "--help"]) == 0
+    assert ends([*command, "--help-all" if SHOWN_FLAGS.keys() & {*command} else "--help"]) == 0
     out = capfd.readouterr().out
     assert "annotated" in out
     assert "None" not in out

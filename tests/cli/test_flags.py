@@ -11,8 +11,8 @@ from command_line import complains, ends
 
 import annotated
 from annotated.transformer.config import TransformerConfig
-from annotated.translation.cli.flags import COMMON
-from annotated.translation.cli.main import BY_HAND, make_parser, parse
+from annotated.translation.cli.flags import SHOWN_FLAGS
+from annotated.translation.cli.main import COMMAND_LINE_ONLY, make_parser, parse
 from annotated.translation.training.config import TrainingConfig
 
 
@@ -40,7 +40,7 @@ def test_the_usage_of_a_command_names_what_it_needs_and_no_flag():
     assert commands["average"].usage == "annotated average FOLDER [FOLDER ...] [FLAG ...]"
 
 
-@pytest.mark.parametrize("command", COMMON)
+@pytest.mark.parametrize("command", SHOWN_FLAGS)
 def test_help_shows_the_most_used_flags_and_how_to_see_all(command, capfd):
     actions = make_parser()[1][command]._actions
     flags = {flag: action.dest for action in actions for flag in action.option_strings[-2:]}
@@ -49,7 +49,7 @@ def test_help_shows_the_most_used_flags_and_how_to_see_all(command, capfd):
         assert ends([command, asked]) == 0
         out = capfd.readouterr().out
         shown[asked] = set(re.findall(r"^  (?:-h, )?(--[\w-]+)", out, flags=re.MULTILINE))
-    assert {flags[flag] for flag in shown["--help"]} == COMMON[command] & set(flags.values())
+    assert {flags[flag] for flag in shown["--help"]} == SHOWN_FLAGS[command] & set(flags.values())
     assert "--help-all" in shown["--help"]
     assert len(shown["--help"]) <= 20 < len(shown["--help-all"])
     assert {flags[flag] for flag in shown["--help-all"]} == set(flags.values())
@@ -82,7 +82,7 @@ def settings_file(folder, content):
         ({"seed": 1, "train": {"epochs": 1}}, "outside of tables"),
         ({"translate": {"beam": 1}}, "no table for train"),
         ({"epochs": "many"}, "invalid int value"),
-        *(({name: True}, "given by hand") for name in BY_HAND if name != "adapter"),
+        *(({name: True}, "given by hand") for name in COMMAND_LINE_ONLY if name != "adapter"),
     ],
 )
 def test_a_file_of_settings_says_what_it_may_not_hold(content, says, tmp_path, capfd):

@@ -17,7 +17,7 @@ from annotated.translation.messages import print_message
 from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.translator import Translator
 
-CONVERTED = {
+CONVERTERS = {
     ".po": "; a recipe on the site's page Recipes reads .po files",
     ".tmx": "; examples/tmx_to_tsv.py makes a table of a .tmx file",
 }
@@ -29,7 +29,7 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
         return src
     if src is None or tgt is None or table_suffix(src) or table_suffix(tgt) or src.resolve() == tgt.resolve():
         files = f"two files, a sentence a line, or --{flag}src alone a table ({', '.join(TABLES)})"
-        how = next((how for suffix, how in CONVERTED.items() if str(src).lower().endswith(suffix)), "")
+        how = next((how for suffix, how in CONVERTERS.items() if str(src).lower().endswith(suffix)), "")
         raise ValueError(f"--{flag}src and --{flag}tgt must name {files}, not {src} and {tgt}{how}")
     return src, tgt
 

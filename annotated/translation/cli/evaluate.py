@@ -16,7 +16,7 @@ from annotated.translation.cli.common import (
     trained_columns,
     with_location,
 )
-from annotated.translation.cli.flags import CORPUS
+from annotated.translation.cli.flags import DEFAULT_CORPUS
 from annotated.translation.data import Corpus, load_corpus, own_text
 from annotated.translation.data.formats import table_suffix
 from annotated.translation.data.pairs import languages
@@ -74,7 +74,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     """
     trained = training_settings(find_model(args.model))
     pair = trained.get("pair")
-    corpus = args.corpus or trained.get("corpus") or CORPUS
+    corpus = args.corpus or trained.get("corpus") or DEFAULT_CORPUS
     if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # as sigmorphon2020 takes it
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair

@@ -13,16 +13,16 @@ from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.config import PRESETS, FurtherMetric, Preset, TrainingConfig
 
 MODEL_HELP = "model folder, or name of a shipped model"
-CORPUS = "multi30k"  # where nothing says otherwise
+DEFAULT_CORPUS = "multi30k"  # where nothing says otherwise
 # What --help shows of a command with many flags; --help-all shows all of them.
-SHOWN = {"help", "help_all", "model", "corpus", "pair", "src", "tgt", "device", "config"}
-COMMON = {
-    "train": SHOWN
+ALWAYS_SHOWN = {"help", "help_all", "model", "corpus", "pair", "src", "tgt", "device", "config"}
+SHOWN_FLAGS = {
+    "train": ALWAYS_SHOWN
     | {"out", "val_src", "val_tgt", "preset", "minutes", "resume", "vocab", "epochs"}
     | {"max_tokens", "learning_rate", "dropout"},
-    "translate": SHOWN
+    "translate": ALWAYS_SHOWN
     | {"files", "columns", "n_best", "beam", "alpha", "engine", "max_source", "max_target"},
-    "evaluate": SHOWN | {"columns", "split", "metric", "save", "json", "beam", "alpha", "engine"},
+    "evaluate": ALWAYS_SHOWN | {"columns", "split", "metric", "save", "json", "beam", "alpha", "engine"},
 }
 
 
@@ -62,7 +62,7 @@ def add_data(group: _ActionsContainer) -> None:
     add = group.add_argument
     add("--corpus", metavar="NAME", help="source of the sentences: multi30k, wmt14, sigmorphon2020, "
         "grammar, own, or hf:NAME or hf:NAME:CONFIG, a dataset of the Hugging Face Hub "
-        f"(default: {CORPUS}, or with --src own)")  # fmt: skip
+        f"(default: {DEFAULT_CORPUS}, or with --src own)")  # fmt: skip
     add("--pair", help="source and target language, such as en-de; of sigmorphon2020 one, such as fre")
     add("--tokenized", action=BooleanOptionalAction, help="the lower-cased, tokenized text of multi30k")
     add("--src", type=Path, metavar="FILE", help="text of your own instead: a sentence a line, or both "

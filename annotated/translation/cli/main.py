@@ -34,7 +34,7 @@ COMMANDS = {
     "check": (flags.add_check, "annotated.translation.cli.check:check"),
     "build": (flags.add_build, "annotated.translation.cli.check:build"),
 }
-REMEDIES = {  # where the operating system says no
+ERRNO_REMEDIES = {  # where the operating system says no
     errno.ENOENT: "is the name right, and the folder?",
     errno.EEXIST: "name another, or move it away",
     errno.EISDIR: "name a file in it",
@@ -42,7 +42,7 @@ REMEDIES = {  # where the operating system says no
     errno.ENOSPC: "make room on the disk, then try again (a run goes on with --resume)",
 } | dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "you may not: change its rights, or name another")
 # A file of settings must name no file to execute or to write, nor hold what is meant for one call.
-BY_HAND = (
+COMMAND_LINE_ONLY = (
     "help", "help_all", "version", "config", "traceback", "resume", "variants", "adapter",
     "save", "json", "junit", "csv", "cache",
 )  # fmt: skip
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError) as error:
         if "--traceback" in arguments:
             traceback.print_exc()
-        remedy = REMEDIES.get(getattr(error, "errno", None) or 0)
+        remedy = ERRNO_REMEDIES.get(getattr(error, "errno", None) or 0)
         print(f"annotated: {error}" + (f"; {remedy}" if remedy else ""), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -122,7 +122,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        if name in flags.COMMON:
+        if name in flags.SHOWN_FLAGS:
             command.add_argument("--help-all", action="help", help="show all flags and exit")
         add_flags(command)
         command.add_argument("--version", **version)  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     command.words = rest
     if "--help-all" not in rest:
         for action in command._actions:
-            if action.dest not in flags.COMMON.get(name, [action.dest]):
+            if action.dest not in flags.SHOWN_FLAGS.get(name, [action.dest]):
                 action.help = SUPPRESS
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
     args = command.parse_intermixed_args([*flags_of_files(name, rest, command), *rest])
@@ -204,7 +204,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
     for key in keys:
         if keys.count(key) > 1:
             command.error(f"{path}: {flag_name(key)} stands in it twice")
-        if key in BY_HAND:
+        if key in COMMAND_LINE_ONLY:
             command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
     return {key: value for key, value in values.items() if value is not None}
 

@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 
 from annotated.translation.cli.common import own_files, with_location
-from annotated.translation.cli.flags import CORPUS
+from annotated.translation.cli.flags import DEFAULT_CORPUS
 from annotated.translation.data import Corpus, load_corpus, own_corpus
 from annotated.translation.data.tables import split_columns
 from annotated.translation.messages import print_message
@@ -48,7 +48,7 @@ def name_corpus(args: argparse.Namespace) -> None:
             raise ValueError("--keep-equal is for --src; a corpus by name is kept as it is")
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
-        args.corpus = args.corpus or CORPUS
+        args.corpus = args.corpus or DEFAULT_CORPUS
     elif args.corpus not in (None, "own"):
         other = f"; one may be of the run in {args.out}: name another --out" if args.resume else ""
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both{other}")

@@ -14,7 +14,7 @@ import numpy as np
 from annotated.translation.data.packed import TEXT_TYPE, PackedRows, load_rows, save_rows
 from annotated.translation.files import cached_folder, read_json, write_json
 
-FORMAT = 5  # of what is cached: another number, whenever text is read or cut otherwise than before
+CACHE_FORMAT = 5  # of what is cached: another number, whenever text is read or cut otherwise than before
 
 
 @dataclass(frozen=True)
@@ -211,11 +211,11 @@ def cached_corpus(cache: str | Path, key: Callable[[], object], read: Callable[[
 
     Raises ValueError if the key has changed after reading.
     """
-    name = f"{FORMAT} {key()}"
+    name = f"{CACHE_FORMAT} {key()}"
 
     def fill(folder: Path) -> None:
         read().save(folder)
-        if name != f"{FORMAT} {key()}":
+        if name != f"{CACHE_FORMAT} {key()}":
             raise ValueError("the text has changed while it was read")
 
     return Corpus.load(cached_folder(cache, "text", name, fill))

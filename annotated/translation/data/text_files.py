@@ -29,9 +29,14 @@ from annotated.translation.tokenizers import normalize
 Name = str | PathLike[str]  # of a file
 Row = tuple[int, str | None, str | None]  # line number, source, target
 
-GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
-NO_TEXT = b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1\x15", b"%PDF-"  # of Office's files, Parquet and PDF
-ENDED: Any = object()  # stands for the lines that one of two files lacks
+GZIP_START = b"\x1f\x8b"  # the first bytes of a gzip file
+BINARY_STARTS = (
+    b"PK\x03\x04",
+    b"\xd0\xcf\x11\xe0",
+    b"PAR1\x15",
+    b"%PDF-",
+)  # of Office's files, Parquet and PDF
+MISSING_LINE: Any = object()  # stands for the lines that one of two files lacks
 
 
 # ---- pairs
@@ -50,9 +55,9 @@ def read_parallel(src_path: Name, tgt_path: Name, name: str | None = None) -> Pa
 
 def align(src: Iterable[str | None], tgt: Iterable[str | None], where: str) -> Iterator[Row]:
     """Number the pairs of two sources of sentences. Raises ValueError if one has more of them."""
-    for number, (source, target) in enumerate(zip_longest(src, tgt, fillvalue=ENDED), start=1):
-        if source is ENDED or target is ENDED:
-            side = "source" if source is ENDED else "target"
+    for number, (source, target) in enumerate(zip_longest(src, tgt, fillvalue=MISSING_LINE), start=1):
+        if source is MISSING_LINE or target is MISSING_LINE:
+            side = "source" if source is MISSING_LINE else "target"
             ends = f"the {side} ends after {number - 1:,} lines, the other goes on"
             raise ValueError(f"{where}: {ends}; line by line, one must translate the other")
         yield number, source, target
@@ -102,10 +107,10 @@ def iterate_lines(path: Name) -> Iterator[str]:
             text = io.TextIOWrapper(file, "utf-16", newline="\n")
             yield from decode_lines((line.encode() for line in text), str(path))
             return
-        if begin.startswith(NO_TEXT):
+        if begin.startswith(BINARY_STARTS):
             advice = "save it as .csv in UTF-8, or name it .xlsx or .parquet if it is"
             raise ValueError(f"{path} is no text; {advice}")
-        packed = Path(path).suffix.lower() == ".gz" or begin.startswith(GZIP)
+        packed = Path(path).suffix.lower() == ".gz" or begin.startswith(GZIP_START)
         try:
             yield from decode_lines(gzip.GzipFile(fileobj=file) if packed else file, str(path))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from annotated.batches import Batch
 from annotated.translation.data.packed import CHUNK, TOKEN_TYPE, PackedRows, load_rows, save_rows
-from annotated.translation.data.pairs import FORMAT, Pairs, ParallelText
+from annotated.translation.data.pairs import CACHE_FORMAT, Pairs, ParallelText
 from annotated.translation.data.text_files import progress
 from annotated.translation.files import cached_folder, sha256
 from annotated.translation.tokenizers import PAD, UNK, Tokenizer
@@ -59,7 +59,9 @@ def encode_corpus(
     src: Any = encode_sentences(text.src, src_tokenizer)
     tgt: Any = ([tgt_tokenizer.start, *row] for row in encode_sentences(text.tgt, tgt_tokenizer))
     if cache is not None:
-        key = json.dumps([FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))])
+        key = json.dumps(
+            [CACHE_FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))]
+        )
         write = partial(save_rows, name="ids", src=src, tgt=tgt, lines=text.lines)
         src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TOKEN_TYPE)
     pairs = EncodedPairs(src, tgt, lines=text.lines, name=text.name, dropped=text.dropped)

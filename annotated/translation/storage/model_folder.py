@@ -29,7 +29,7 @@ from annotated.translation.files import read_json, settings_from_json, write_jso
 from annotated.translation.storage.tensor_files import check_tensors, read_with_sums, write_tensors
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer
 
-FORMAT = 1
+FOLDER_FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SETTINGS = "training.json"  # of the run that trained it, if there was one
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # the models that come with the package
@@ -161,7 +161,7 @@ def write_model(folder: Path, model: EncoderDecoder, src: Tokenizer, tgt: Tokeni
     folder.mkdir(parents=True, exist_ok=True)
     for name, tokenizer in {names["src"]: src, names["tgt"]: tgt}.items():
         tokenizer.save(folder, name)
-    settings = {"format": FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
+    settings = {"format": FOLDER_FORMAT, "model": dataclasses.asdict(model.config), "tokenizers": names}
     write_json(folder / CONFIG, settings)
     write_tensors(folder / WEIGHTS, named_state(model), file_sums(folder, names))
 
@@ -179,8 +179,10 @@ def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
     settings = read_json(path)
-    if settings.get("format") != FORMAT:
-        raise ValueError(f"{path}: format {settings.get('format')!r} is unknown; this version reads {FORMAT}")
+    if settings.get("format") != FOLDER_FORMAT:
+        raise ValueError(
+            f"{path}: format {settings.get('format')!r} is unknown; this version reads {FOLDER_FORMAT}"
+        )
     for name in ("model", "tokenizers"):
         if not isinstance(settings.get(name), dict):
             raise ValueError(f"{path}: the settings {name!r} are missing")

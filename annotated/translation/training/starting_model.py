@@ -13,7 +13,7 @@ from annotated.transformer.attention import subsequent_mask
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
-from annotated.translation.data.pairs import FORMAT, Corpus
+from annotated.translation.data.pairs import CACHE_FORMAT, Corpus
 from annotated.translation.files import cached_folder
 from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
@@ -71,7 +71,7 @@ def new_tokenizer(
     learn = partial(train_tokenizer, kind, lines, vocab, language)
     if cache is None:
         return learn()
-    key = f"{FORMAT} {corpus.fingerprint} {kind} {language} {sides} {vocab}"
+    key = f"{CACHE_FORMAT} {corpus.fingerprint} {kind} {language} {sides} {vocab}"
     folder = cached_folder(cache, "tokenizer", key, lambda new: learn().save(new, "tokenizer"))
     return load_tokenizer(folder, "tokenizer")
 
