@@ -82,7 +82,7 @@ def data_parallel(module: nn.Module, variant: bool) -> nn.Module:
 
 
 def all_gather(value: Item) -> list[Item]:
-    """Return the value of every process, to all of them."""
+    """Return the values of all processes, in each of them."""
     if not dist.is_initialized():
         return [value]
     values = [value] * dist.get_world_size()
@@ -91,7 +91,7 @@ def all_gather(value: Item) -> list[Item]:
 
 
 def broadcast(value: Item) -> Item:
-    """Return the value of the first process, to all of them."""
+    """Return the value of the first process, in each of them."""
     values = [value]
     if dist.is_initialized():
         dist.broadcast_object_list(values)

@@ -40,4 +40,4 @@ def map_in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> Ite
         pool.shutdown(cancel_futures=True)
         with RUNNING_LOCK:
             RUNNING.remove(threads)
-            torch.set_num_threads(threads)  # else threads born later would begin with as few as the workers
+            torch.set_num_threads(threads)  # threads that start later would inherit that of the workers

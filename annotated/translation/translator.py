@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Sources = dict[int, list[int]]  # the tokens of sentences, by their index
 Results = dict[int, list[Hypothesis]]  # the hypotheses of sentences, by their index, best first
 
-ENGINE_TOKENS = 2**16  # source tokens that CTranslate2 is given at a time, and batches by itself
+ENGINE_TOKENS = 2**16  # source tokens in a call of CTranslate2, which makes batches of them
 
 
 class Translator:

@@ -35,7 +35,7 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
 
 
 def trained_columns(model: str, corpus: str) -> list[str]:
-    """Return, and tell, the columns that the training named in text of this corpus; none if it did not."""
+    """Return, and announce, the columns that the model was trained on in text of this corpus, if named."""
     trained = training_settings(find_model(model))
     if trained.get("corpus") != corpus or not trained.get("columns"):
         return []
@@ -51,7 +51,7 @@ def load_translator(args: argparse.Namespace) -> Translator:
 
 
 def search_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `SearchConfig` that the flags give. Raises ValueError for those that cannot be."""
+    """Return the fields of `SearchConfig` that the flags give. Raises ValueError for values out of range."""
     settings = {f.name: getattr(args, f.name) for f in fields(SearchConfig) if f.name in args}
     SearchConfig(**settings)  # raises before a model is loaded
     return settings

@@ -46,7 +46,7 @@ def evaluate(args: argparse.Namespace) -> None:
         results, translations = score_split(translator, corpus, split, *options, progress=True)
         references = [normalize(line) for line in corpus[split].tgt]
         scores = {name: bootstrap(translations, references, metric=name) for name in args.metric}
-    with ExitStack() as outputs:  # the last is written first, and each whatever becomes of the others
+    with ExitStack() as outputs:  # the last added is written first; each is, even if others fail
         if args.json is not None:
             values = asdict(results) | {name: asdict(score) for name, score in scores.items()}
             outputs.callback(args.json.write_text, json_text(values), "utf-8")
@@ -75,7 +75,7 @@ def scored_corpus(args: argparse.Namespace) -> tuple[Corpus, str]:
     trained = training_settings(find_model(args.model))
     pair = trained.get("pair")
     corpus = args.corpus or trained.get("corpus") or DEFAULT_CORPUS
-    if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # as sigmorphon2020 takes it
+    if pair and args.pair not in (None, pair, pair.removesuffix("-ipa")):  # fre may stand for fre-ipa
         raise ValueError(f"{args.model} was trained to translate {pair}, not {args.pair}")
     pair = args.pair or pair
     files = own_files(args.src, args.tgt, "")

@@ -13,7 +13,7 @@ from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.config import PRESETS, FurtherMetric, Preset, TrainingConfig
 
 MODEL_HELP = "model folder, or name of a shipped model"
-DEFAULT_CORPUS = "multi30k"  # where nothing says otherwise
+DEFAULT_CORPUS = "multi30k"
 # What --help shows of a command with many flags; --help-all shows all of them.
 ALWAYS_SHOWN = {"help", "help_all", "model", "corpus", "pair", "src", "tgt", "device", "config"}
 SHOWN_FLAGS = {
@@ -34,10 +34,10 @@ def recipes() -> dict[str, Path]:
 def add_settings(group: _ActionsContainer, settings: type) -> None:
     """Add a flag for each field that has a default; the comment behind it is the help text."""
     comments = field_comments(settings)
-    sizes = [1 for field in fields(settings) if field.default is MISSING]  # of the vocabularies
+    sizes = [1 for field in fields(settings) if field.default is MISSING]  # the sizes of vocabularies
     presets = {preset: getattr(settings, preset, settings)(*sizes) for preset in get_args(Preset)}
     for field in fields(settings):
-        if field.default is MISSING or field.name == "n_best":  # of one command
+        if field.default is MISSING or field.name == "n_best":  # a flag of translate alone
             continue
         options: dict[str, Any] = {"type": field.type}
         if field.type is bool:

@@ -23,7 +23,7 @@ from annotated.translation.cli import flags
 from annotated.translation.cli.flags import flag_name
 from annotated.translation.files import read_json, read_toml
 
-# What adds the flags of each command, and the function that runs it: imported, with PyTorch, to be called.
+# For each command, what adds its flags, and the function that runs it, which is imported only to be called.
 COMMANDS = {
     "train": (flags.add_train, "annotated.translation.cli.train:train"),
     "translate": (flags.add_translate, "annotated.translation.cli.translate:translate"),
@@ -34,7 +34,7 @@ COMMANDS = {
     "check": (flags.add_check, "annotated.translation.cli.check:check"),
     "build": (flags.add_build, "annotated.translation.cli.check:build"),
 }
-ERRNO_REMEDIES = {  # where the operating system says no
+ERRNO_REMEDIES = {  # by the number of an error of the operating system
     errno.ENOENT: "is the name right, and the folder?",
     errno.EEXIST: "name another, or move it away",
     errno.EISDIR: "name a file in it",
@@ -51,7 +51,7 @@ COMMAND_LINE_ONLY = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 2 after an error, which takes one line without --traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if sys.stderr is None:  # closed by the shell; `print` would write to standard output instead
+    if sys.stderr is None:  # the shell closed it; `print` would write to standard output
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
         args = parse(arguments)
@@ -85,7 +85,7 @@ class Parser(ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self.words: Sequence[str] = ()  # of the command line, where a flag that is required was mistyped
+        self.words: Sequence[str] = ()  # of the command line: one may be a required flag, mistyped
         # A shell leaves the ~ of --out=~/run alone. That of an unknown user stays.
         self.register("type", Path, lambda text: Path(os.path.expanduser(text)))
 
@@ -214,7 +214,7 @@ def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any
 
 def register_variants(path: Path) -> None:
     """Execute a Python file, which the user has named by hand; it may import its neighbors."""
-    # A name of its own, because the file may be called torch.py.
+    # The module has a name of its own, because the file may be called torch.py.
     loader = SourceFileLoader(f"variants.{path.stem}", str(path))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None

@@ -34,7 +34,7 @@ def average(args: argparse.Namespace) -> None:
         model, *tokenizers = load_model(first)
         model.load_state_dict(average_checkpoints(args.checkpoints))
         if settings:
-            write_json(folder / SETTINGS, settings)  # they tell what text the model reads
+            write_json(folder / SETTINGS, settings)  # the settings tell what text the model reads
         save_model(folder, model, *tokenizers)
     print_message(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
 
@@ -62,13 +62,13 @@ def reproduce(args: argparse.Namespace) -> int:
     if recipe.suffix != ".toml":
         raise ValueError(f"{args.name!r} is not a recipe; they are: {', '.join(recipes())}")
     tables = read_toml(recipe)
-    own_text = "src" in tables.get("evaluate", tables)  # which has no splits
+    own_text = "src" in tables.get("evaluate", tables)  # such text has no splits
     splits = ["own"] if own_text else tables.get("card", {}).get("splits", ["val"])
     if "train" in tables and "evaluate" not in tables:  # the training would end with no score
         raise ValueError(f"{recipe} has no table [evaluate]; an empty one takes the defaults")
     if not isinstance(splits, list):
         raise ValueError(f"{recipe}: splits must be a list of names, not {splits!r}")
-    for split in splits:  # it becomes a file's name
+    for split in splits:  # each becomes a file's name
         if not re.fullmatch(r"\w[\w.-]*", str(split)):
             raise ValueError(f"{recipe}: {split!r} is not the name of a split")
     run = args.out or Path("runs") / recipe.stem

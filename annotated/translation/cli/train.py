@@ -33,7 +33,7 @@ def train(args: argparse.Namespace) -> int:
             print_message(f"no model is in {args.out} yet: the run was stopped before its first checkpoint")
         raise
     except (DistributedError, TrainingError) as error:
-        if read_number("LOCAL_RANK", 0):  # the first process of this machine says it
+        if read_number("LOCAL_RANK", 0):  # the machine's first process prints the error
             return 2
         raise ValueError(error) from error
     return 0

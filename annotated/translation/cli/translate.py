@@ -42,15 +42,15 @@ def translate(args: argparse.Namespace) -> None:
         files = [] if tables else [open_input(path, stack) for path in args.files]
         search = search_settings(args)
         translator = load_translator(args)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # not where a notebook or a test collects it
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook or a test may have put another object there
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         if tables:
             columns = [args.columns] if args.columns else trained_columns(args.model, "own")[:1]
             translate_table(tables[0], columns, translator, search)
             return
-        visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # the lines show the progress
+        visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # then they show the progress
         bar = stack.enter_context(tqdm(unit="line", disable=visible or None))
-        number = 1  # of the next line, counted over all files
+        number = 1  # that of the next line, counted over all files
         for path, file in zip(args.files, files, strict=True):
             name = "standard input" if path == Path("-") else str(path)
             for numbers, lines in stream_lines(file, name):
@@ -144,7 +144,7 @@ def open_input(path: Path, stack: ExitStack) -> BinaryIO:
     Raises ValueError for the file that standard output goes to: it would grow as long as it is read.
     """
     file: BinaryIO = sys.stdin.buffer if path == Path("-") else stack.enter_context(path.open("rb"))
-    with suppress(OSError):  # a notebook or a test may give what is not a file
+    with suppress(OSError):  # a notebook or a test may have put another object there
         os.set_blocking(file.fileno(), True)  # else a pause of the writer would look like the end
         source, target = os.fstat(file.fileno()), os.fstat(sys.stdout.fileno())
         if stat.S_ISREG(source.st_mode) and os.path.samestat(source, target):

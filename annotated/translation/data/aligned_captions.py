@@ -21,7 +21,7 @@ class AlignedCaption(NamedTuple):
     english_words: list[str]
     german_words: list[str]
     sure: set[tuple[int, int]]
-    possible: set[tuple[int, int]]  # the merely possible ones
+    possible: set[tuple[int, int]]  # links that are only possible
 
 
 def aligned_captions() -> list[AlignedCaption]:

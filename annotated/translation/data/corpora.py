@@ -80,7 +80,7 @@ def load_corpus(
 def from_datasets(name: str, pair: str, columns: Sequence[str] | None, cache: str | Path | None) -> Corpus:
     """Load hf:NAME or hf:NAME:CONFIG by `datasets`, which keeps downloads in its own cache (`$HF_HOME`).
 
-    Its split validation becomes val, and without one `hold_out` makes it.
+    The split validation becomes val; if there is none, `hold_out` makes it.
     """
     datasets = require("datasets", extra="data")
     path, _, config = name.removeprefix(HUB).partition(":")
@@ -95,7 +95,7 @@ def from_datasets(name: str, pair: str, columns: Sequence[str] | None, cache: st
         sides = columns or pair.split("-")
         splits = {}
         for split, dataset in tables.items():
-            flat = dataset.flatten()  # a field of a field is a column of its own
+            flat = dataset.flatten()  # a field inside of a field becomes a column
             rows = zip(*(flat[column] for column in flat.column_names), strict=True)
             table = Table(enumerate(rows, start=1), flat.column_names)
             our_split = "val" if split == "validation" else split
@@ -122,7 +122,7 @@ SIGMORPHON = f"{GITHUB}/sigmorphon/2020/3d9bb3658b6a964ccd127e2a6781665262516bf6
 def multi30k(pair: str, tokenized: bool = False) -> Corpus:
     """Load Multi30k: the splits train, val, test_2016_flickr and test_2017_flickr.
 
-    The languages are en, de and fr. `tokenized` text is lower-cased and normalized, too: that of published
+    The languages are en, de and fr. `tokenized` text is lower-cased and normalized, too, as in published
     tables. It has no German test_2017_flickr. Raises as `find_file` does.
     """
     src, tgt = languages(pair)
@@ -186,7 +186,7 @@ def find_file(name: str, url: str) -> Path:
 # Pairs, the path of a file that holds both sides, or the paths of two files.
 Text = ParallelText | Iterable[tuple[str, str]] | Name | tuple[Name, Name]
 
-MISSING = {"None", "nan", "<NA>"}  # what stands for no text, in pandas too
+MISSING_VALUES = {"None", "nan", "<NA>"}  # what Python and pandas print for a text that is missing
 
 
 def own_corpus(
@@ -275,7 +275,7 @@ def own_text(
 def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
     """Return the number of an item, its source and its target. Raises ValueError if it is not such a pair."""
     if isinstance(item, Iterable) and not isinstance(item, str | Mapping | Set):  # those have no order
-        sides = [side if isinstance(side, str) or str(side) not in MISSING else "" for side in item]
+        sides = [side if isinstance(side, str) or str(side) not in MISSING_VALUES else "" for side in item]
         if len(sides) == 2 and all(isinstance(side, str) for side in sides):
             return number, str(sides[0]), str(sides[1])
     raise ValueError(f"{name}: item {number} is {item!r}, not a pair of strings (source, target)")

@@ -24,13 +24,13 @@ QUOTED = re.compile('"((?:[^"]|"")*)"')
 ITEM_SEPARATOR = re.compile(r"[\s,]*")  # two items of an array
 
 
-TableRow = tuple[int, Sequence[Any]]  # its line, from 1, and its cells
+TableRow = tuple[int, Sequence[Any]]  # the line of a row, from 1, and its cells
 
 
 class Table(NamedTuple):
     """The rows of a table, the names of its columns, and what separates those.
 
-    Names that are None may stand in the first row; in some formats they are expected there.
+    If `names` is None, the first row may hold them; in some formats it is expected to.
     """
 
     rows: Iterator[TableRow]
@@ -54,7 +54,7 @@ def table_suffix(path: Name) -> str:
 def read_tsv(path: Name) -> Table:
     """Read a .tsv file. Quotes are removed where all cells have them, or where they protect doubled ones.
 
-    So write pandas and spreadsheets; elsewhere quotes are characters of the text.
+    Pandas and spreadsheets write such quotes; others are characters of the text.
     """
     lines = enumerate(iterate_lines(path), start=1)
     head = list(islice(lines, SAMPLE_ROWS))
@@ -99,10 +99,10 @@ def find_separator(lines: Sequence[str], where: str) -> str:
 
     Where nothing could separate, there is one column.
     """
-    shares = {}  # of the rows that are as wide as the first
+    shares = {}  # share of the rows that are as wide as the first, by separator
     for separator in ",;\t|":
         widths: list[int] = []
-        with suppress(csv.Error):  # which `read_csv` tells with its row
+        with suppress(csv.Error):  # `read_csv` tells the row of such an error
             widths.extend(len(row) for row in csv.reader(lines, delimiter=separator) if row)
         if widths and widths[0] > 1:
             shares[separator] = widths.count(widths[0]) / len(widths)
@@ -122,7 +122,7 @@ def read_json(path: Name) -> Table:
 
 
 def json_objects(path: Name) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Read a .jsonl file, an object a line, or an array of objects: line, text and fields of each.
+    """Read the objects of a .jsonl file or of an array; yields the line, text and fields of each.
 
     In the fields, numbers stay as they are written.
     """

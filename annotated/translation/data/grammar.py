@@ -102,7 +102,7 @@ def grammar(pair: str) -> Corpus:
     splits = {}
     for name in ("train", "val", "test"):
         lines = [line for line, row in enumerate(rows, start=1) if row[0] == name]
-        # Sentences are read off the bracketed trees: to make the trees takes much longer.
+        # Sentences are read off the bracketed trees: to build the trees would take much longer.
         german, english = (
             [surface(re.findall(r" ([^() ]+)\)", rows[line - 1][column])) for line in lines]
             for column in (1, 2)

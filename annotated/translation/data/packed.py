@@ -82,13 +82,13 @@ def decode_row(entries: np.ndarray) -> Any:
 
 def map_file(file: Any, dtype: Any) -> np.ndarray:
     """Memory-map the content of an open file."""
-    empty = file.seek(0, os.SEEK_END) == 0  # which cannot be mapped
+    empty = file.seek(0, os.SEEK_END) == 0  # an empty file cannot be mapped
     return np.frombuffer(b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
 
 
 def release(data: np.ndarray) -> None:
     """Give the memory of what was read of a memory-mapped file back to the system, where that is possible."""
-    mapped = getattr(data.base, "obj", None)  # what the memory view of `map_file` looks at
+    mapped = getattr(data.base, "obj", None)  # the map behind the memory view of `map_file`
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
 

@@ -14,7 +14,7 @@ import numpy as np
 from annotated.translation.data.packed import TEXT_TYPE, PackedRows, load_rows, save_rows
 from annotated.translation.files import cached_folder, read_json, write_json
 
-CACHE_FORMAT = 5  # of what is cached: another number, whenever text is read or cut otherwise than before
+CACHE_FORMAT = 5  # to be raised whenever text is read or cut otherwise than before
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ def languages(pair: str | None) -> tuple[str | None, str | None]:
 def hold_out(text: ParallelText, *names: str) -> dict[str, ParallelText]:
     """Split `text` into "train" and each of `names`, so that no two splits share a source sentence.
 
-    Each of `names` gets 5% of the different source sentences, 2,000 at most, in any order of the pairs the
-    same. The counts of dropped pairs go to train. Raises ValueError for too few different sentences.
+    Each of `names` gets 5% of the different source sentences, 2,000 at most, whatever the order of the pairs.
+    The counts of dropped pairs go to train. Raises ValueError for too few different sentences.
     """
     digests = (hashlib.sha256(sentence.encode(errors="surrogatepass")).digest()[:8] for sentence in text.src)
     numbers = np.fromiter((int.from_bytes(digest) for digest in digests), np.uint64, len(text))

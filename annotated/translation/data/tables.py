@@ -19,15 +19,17 @@ from annotated.translation.data.pairs import ParallelText, languages, shortened
 from annotated.translation.data.text_files import Name, collect
 from annotated.translation.messages import print_message
 
+Columns = Sequence[str | int] | None
+
 # Usual names of columns, by the side that they stand for.
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}
 USUAL_NAMES = ROLES[0] | ROLES[1]
-MIN_ROWS_FOR_HEADER = 20  # rows of text that show that a first one unlike them may be names
+MIN_ROWS_FOR_HEADER = 20  # with fewer, a first row unlike the others may still be text
 HEADER_CELL, LANGUAGE_CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][a-z]{2,4})?")
 
 
 def read_pairs(
-    path: Name, columns: Sequence[str | int] | None = None, name: str | None = None, pair: str | None = None
+    path: Name, columns: Columns = None, name: str | None = None, pair: str | None = None
 ) -> ParallelText:
     """Read a table: .tsv, .csv, .jsonl, .json (each may be compressed by gzip), .parquet or .xlsx.
 
@@ -42,7 +44,7 @@ def read_pairs(
 
 
 def table_pairs(
-    table: Table, columns: Sequence[str | int] | None, name: str, where: str, pair: str | None = None
+    table: Table, columns: Columns, name: str, where: str, pair: str | None = None
 ) -> ParallelText:
     """Make parallel text of two columns, or fields such as translation.de, of a table."""
     labels, (src, tgt), header_line, rows = select_columns(table, columns, where=where, pair=pair)
@@ -63,7 +65,7 @@ class SelectedColumns(NamedTuple):
 
 
 def select_columns(
-    table: Table, columns: Sequence[str | int] | None, where: str, pair: str | None, count: int = 2
+    table: Table, columns: Columns, where: str, pair: str | None, count: int = 2
 ) -> SelectedColumns:
     """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does."""
     head = list(islice(table.rows, SAMPLE_ROWS))
@@ -89,12 +91,7 @@ def select_columns(
 
 
 def has_header(
-    rows: Sequence[Sequence[Any]],
-    selected: Sequence[str],
-    columns: Sequence[str | int] | None,
-    codes: Sequence[str],
-    expected: bool,
-    where: str,
+    rows: Sequence[Any], selected: list[str], columns: Columns, codes: list[str], expected: bool, where: str
 ) -> bool:
     """Decide whether the first row holds names, of which those of the `selected` columns are given.
 
@@ -130,17 +127,11 @@ def checked_rows(
 
 
 def find_columns(
-    table: Table,
-    labels: Sequence[str],
-    columns: Sequence[str | int] | None,
-    codes: Sequence[str],
-    where: str,
-    count: int,
+    table: Table, labels: Sequence[str], columns: Columns, codes: Sequence[str], where: str, count: int
 ) -> list[int]:
     """Find the indices of the columns asked for, or of those named as languages or as source and target.
 
-    A number counts columns from 1, or is a name where the table names its columns so. Raises ValueError where
-    they are not found.
+    A number counts columns from 1, unless it is the name of one. Raises ValueError if they are not found.
     """
 
     def find(column: str | int) -> int | None:

@@ -26,17 +26,13 @@ from annotated.translation.files import decode_lines
 from annotated.translation.messages import print_message
 from annotated.translation.tokenizers import normalize
 
-Name = str | PathLike[str]  # of a file
+Name = str | PathLike[str]  # the name of a file
 Row = tuple[int, str | None, str | None]  # line number, source, target
 
-GZIP_START = b"\x1f\x8b"  # the first bytes of a gzip file
-BINARY_STARTS = (
-    b"PK\x03\x04",
-    b"\xd0\xcf\x11\xe0",
-    b"PAR1\x15",
-    b"%PDF-",
-)  # of Office's files, Parquet and PDF
-MISSING_LINE: Any = object()  # stands for the lines that one of two files lacks
+# The first bytes of a gzip file, and those of Office's files, Parquet and PDF.
+GZIP_START = b"\x1f\x8b"
+BINARY_STARTS = b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"PAR1\x15", b"%PDF-"
+MISSING_LINE: Any = object()  # stands for a line that one of two files lacks
 
 
 # ---- pairs
@@ -87,7 +83,7 @@ def collect(pairs: Iterable[Row], name: str, where: str) -> ParallelText:
 
 
 def progress(text: str, unit: str, total: int | None = None, items: Any = None) -> tqdm:
-    """Open a bar for work of more than two seconds, on a terminal."""
+    """Show a progress bar, on a terminal, for work that takes more than two seconds."""
     return tqdm(items, text, total, unit=f" {unit}", leave=False, delay=2, disable=None)
 
 
@@ -103,7 +99,7 @@ def iterate_lines(path: Name) -> Iterator[str]:
     """Iterate over the lines of a file, as `read_lines` returns them; a mark at its start tells UTF-16."""
     with open(path, "rb") as file:
         begin = file.peek(2)
-        if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as spreadsheets write
+        if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # spreadsheets write it
             text = io.TextIOWrapper(file, "utf-16", newline="\n")
             yield from decode_lines((line.encode() for line in text), str(path))
             return

@@ -59,9 +59,8 @@ def encode_corpus(
     src: Any = encode_sentences(text.src, src_tokenizer)
     tgt: Any = ([tgt_tokenizer.start, *row] for row in encode_sentences(text.tgt, tgt_tokenizer))
     if cache is not None:
-        key = json.dumps(
-            [CACHE_FORMAT, text.fingerprint, *map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))]
-        )
+        sums = map(tokenizer_sums, (src_tokenizer, tgt_tokenizer))
+        key = json.dumps([CACHE_FORMAT, text.fingerprint, *sums])
         write = partial(save_rows, name="ids", src=src, tgt=tgt, lines=text.lines)
         src, tgt, _ = load_rows(cached_folder(cache, "ids", key, write), "ids", TOKEN_TYPE)
     pairs = EncodedPairs(src, tgt, lines=text.lines, name=text.name, dropped=text.dropped)
@@ -127,7 +126,7 @@ class TokenBatches:
         generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         count = len(self.pairs)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
-        by_length = self._widths[order].argsort(descending=True, stable=True)  # random among equals
+        by_length = self._widths[order].argsort(descending=True, stable=True)  # in random order among equals
         batches = np.split(order[by_length].numpy(), self._ends[:-1])
         if not self.shuffle:
             return batches

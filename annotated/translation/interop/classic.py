@@ -51,7 +51,7 @@ def load_classic(
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
         check_sinusoids(state.pop(table).squeeze(0), config.d_model, f"{name}: tensor {table}", atol=1e-2)
     for theirs, tensor in state.items():
-        gain = theirs.endswith("norm.a_2")  # the unbiased deviation is the larger
+        gain = theirs.endswith("norm.a_2")  # an unbiased standard deviation is the larger one
         ours = theirs.replace("norm.a_2", "norm.weight").replace("norm.b_2", "norm.bias")
         tensors[ours] = tensor * math.sqrt(1 - 1 / config.d_model) if gain else tensor
     return model_with(config, tensors, name).eval()
@@ -62,7 +62,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
     Raises ValueError for a damaged file, and for anything but tensors by name.
     """
-    if is_zipfile(path):  # not before PyTorch 1.6; `torch.load` compares no checksums
+    if is_zipfile(path):  # as since PyTorch 1.6; `torch.load` compares no checksums
         with ZipFile(path) as archive:
             if archive.testzip():
                 raise ValueError(f"{path} is damaged: its content does not match its checksums")

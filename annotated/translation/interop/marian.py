@@ -36,7 +36,7 @@ FIXED = {
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-SHARING = "share_encoder_decoder_embeddings", "tie_word_embeddings"  # by both sides, by target and output
+SHARING = "share_encoder_decoder_embeddings", "tie_word_embeddings"  # of both sides; of target and output
 TIED = {(True, True): "all", (False, True): "target", (False, False): "none"}
 # Our names of settings, and Marian's: those of each stack, which begin with its name, and those of the model.
 STACK_SETTINGS = {"N": "layers", "d_ff": "ffn_dim", "h": "attention_heads"}
@@ -86,14 +86,14 @@ def load_marian(name_or_folder: str | Path) -> tuple[EncoderDecoder, MarianToken
     transformers = require("transformers", extra="interop")
     name = str(name_or_folder)
     if not Path(name).is_dir() and (name.startswith((".", "~", "/")) or name.count("/") > 1):
-        raise FileNotFoundError(f"there is no folder {name}")  # nor can it be a name at Hugging Face
+        raise FileNotFoundError(f"there is no folder {name}")  # it cannot be a name at Hugging Face either
     options = {"dtype": torch.float32, "output_loading_info": True}
     theirs, report = transformers.MarianMTModel.from_pretrained(name, **options)
     if wrong := sorted(str(key) for keys in report.values() for key in keys):
         raise ValueError(f"{name} has not the weights of its settings: {', '.join(wrong)}")
     try:
         hf = transformers.MarianTokenizer.from_pretrained(name)
-    except (TypeError, ValueError, OSError) as error:  # as transformers finds that a file is missing
+    except (TypeError, ValueError, OSError) as error:  # transformers raises these for a missing file
         files = "source.spm, target.spm and vocab.json"
         raise ValueError(f"{name} must hold {files}, as Marian's models do: {error}") from None
     settings = theirs.config.to_dict()
@@ -118,7 +118,7 @@ def convert_weights(
     """
     config = model.config
     tied = {"all": (SRC, TGT, OUTPUT), "target": (TGT, OUTPUT)}.get(config.tied_embeddings, ())
-    for row in tied:  # transformers only warns that a file has several
+    for row in tied:  # if a file has several matrices, transformers only warns
         if not torch.equal(tensors[MATRICES[row]], tensors[MATRICES[OUTPUT]]):
             raise ValueError(f"{source}: {MATRICES[row]} must be the output's matrix, by the settings")
     order = sines_first(config.d_model)
@@ -166,7 +166,7 @@ def number_tokens(
 
 
 def select_rows(tensor: Tensor, rows: Numbers, fill: float) -> Tensor:
-    """Return the rows of a tensor in the order of our tokens; where there is none, a row of `fill`."""
+    """Return the rows of a tensor in the order of our tokens; a token that Marian lacks has `fill`."""
     selected = tensor[[row or 0 for row in rows]]
     missing = torch.tensor([row is None for row in rows], device=tensor.device)
     return selected.masked_fill(missing.view(-1, *[1] * (tensor.dim() - 1)), fill)

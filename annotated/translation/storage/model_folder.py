@@ -31,7 +31,7 @@ from annotated.translation.tokenizers import Tokenizer, load_tokenizer
 
 FOLDER_FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-SETTINGS = "training.json"  # of the run that trained it, if there was one
+SETTINGS = "training.json"  # settings of the run that trained the model, if there was one
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # the models that come with the package
 
 
@@ -46,7 +46,7 @@ def named_state(model: EncoderDecoder) -> dict[str, Tensor]:
 
 def build_model(config: TransformerConfig) -> EncoderDecoder:
     """Build a model in float32 on the CPU, to be loaded; the random generator stays as it is."""
-    # Sinusoids grow when they are needed; a stranger's settings must not ask for any number ahead.
+    # Sinusoids grow when they are needed; a stranger's settings must not have many computed ahead.
     can_grow = config.variant == "paper" and config.positions == "sinusoidal"
     positions = min(config.max_len, TransformerConfig.max_len) if can_grow else config.max_len
     with default_torch_state(cpu := torch.device("cpu")), cpu:
@@ -73,7 +73,7 @@ def model_with(config: TransformerConfig, tensors: Mapping[str, Tensor], source:
     stored = sum(tensor.numel() for tensor in tensors.values())
     rows = config.src_vocab + config.tgt_vocab + 2 * config.max_len * (config.positions == "learned")
     layers = 4 * config.N * (3 * config.d_model + config.d_ff)
-    estimate = config.d_model * (layers + rows)  # of the numbers in maps and tables
+    estimate = config.d_model * (layers + rows)  # of how many numbers the linear maps and the embeddings hold
     if config.variant == "paper" and estimate > 4 * stored:
         raise ValueError(f"{source} holds {stored:,} numbers, but the settings ask for about {estimate:,}")
     model = build_model(config)
@@ -114,7 +114,7 @@ def check_can_be_saved(model: EncoderDecoder) -> None:
 
 
 def lost_attributes(model: nn.Module, loaded: nn.Module) -> list[str]:
-    """Name the numbers and tensors of a model's modules that have other values where it was loaded."""
+    """Name the numbers and tensors of a model's modules that have other values in the loaded model."""
     before, after = (
         {f"{name}.{k}": v for name, m in whole.named_modules() for k, v in {**vars(m), **m._buffers}.items()}
         for whole in (model, loaded)
@@ -179,16 +179,14 @@ def read_config(folder: Path) -> tuple[TransformerConfig, dict[str, str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no model: there is no {CONFIG} in it")
     settings = read_json(path)
-    if settings.get("format") != FOLDER_FORMAT:
-        raise ValueError(
-            f"{path}: format {settings.get('format')!r} is unknown; this version reads {FOLDER_FORMAT}"
-        )
+    if (saved := settings.get("format")) != FOLDER_FORMAT:
+        raise ValueError(f"{path}: format {saved!r} is unknown; this version reads {FOLDER_FORMAT}")
     for name in ("model", "tokenizers"):
         if not isinstance(settings.get(name), dict):
             raise ValueError(f"{path}: the settings {name!r} are missing")
     names = settings["tokenizers"]
     for side in ("src", "tgt"):
-        if names.get(side) not in ("tokenizer", f"{side}_tokenizer"):  # it becomes a file's name
+        if names.get(side) not in ("tokenizer", f"{side}_tokenizer"):  # the name becomes a file's
             raise ValueError(f"{path}: tokenizers.{side} must be tokenizer or {side}_tokenizer")
     config = settings_from_json(TransformerConfig, settings["model"], path)
     return config, {side: names[side] for side in ("src", "tgt")}
@@ -242,7 +240,7 @@ def find_model(name_or_folder: str | Path) -> Path:
 
 
 def training_settings(folder: Path) -> dict[str, Any]:
-    """Read how the model in a folder was trained; {} where nothing says it."""
+    """Read the settings of the run that trained the model in a folder; {} if they are missing."""
     path = folder / SETTINGS
     return read_json(path) if path.exists() else {}
 
@@ -258,7 +256,7 @@ class TrainedText:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "TrainedText":
-        """Read them; None is unknown."""
+        """Take it from the settings of a run; None is unknown."""
         lengths = settings.get("lengths") or {}
         return cls(
             pair=settings.get("pair"),

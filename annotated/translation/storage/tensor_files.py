@@ -80,7 +80,7 @@ def check_tensors(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], so
             raise ValueError(f"{source}: tensor {name} is {tensor.dtype}, not {kind}")
         must_be_finite = isinstance(model_tensor, nn.Parameter) or bool(model_tensor.isfinite().all())
         if is_float and tensor.numel() and must_be_finite:
-            bounds = torch.stack(tensor.aminmax())  # NaN, if there is one; no copy of the tensor
+            bounds = torch.stack(tensor.aminmax())  # NaN if there is one; the tensor is not copied
             if not bounds.to(model_tensor.dtype).isfinite().all():
                 raise ValueError(f"{source}: tensor {name} holds numbers that are not finite")
     if surplus := [name for name in tensors if name not in state]:

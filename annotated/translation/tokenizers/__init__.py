@@ -18,9 +18,9 @@ __all__ = [
     "word_splitter",
 ]  # fmt: skip
 
-# What can be learned. In a file, "kind" names the class that reads it, as it did in every version.
+# Kinds of tokenizers to learn. (The "kind" in a saved file is another: the class that reads the file.)
 KINDS = ("subwords", "words", "chars", "spaces")
-SUBWORDS = 8000  # learned where no number is asked for
+SUBWORDS = 8000  # number of subwords that is learned by default
 
 
 def train_tokenizer(

@@ -43,7 +43,7 @@ class Tokenizer(ABC):
     """
 
     kind: ClassVar[str]
-    settings: dict[str, Any]  # what the constructor takes, as it is saved
+    settings: dict[str, Any]  # the constructor's arguments, as they are saved
     start, end, pad, unk = START, END, PAD, UNK
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class Tokenizer(ABC):
         self.vocabulary = list(vocabulary)
         breaks = (i for i, piece in enumerate(self.vocabulary) if re.search("[\r\n]|^<0x0[AD]>$", piece))
         self.never_generated = (START, PAD, *breaks)
-        # Without the symbols: text that spells them out must not produce them.
+        # The symbols are left out: text that spells them out must not produce them.
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary) if i > UNK}
         if len(self._ids) + len(SPECIALS) < len(self.vocabulary):
             raise ValueError("a vocabulary must not name a token twice")
@@ -92,7 +92,7 @@ class Tokenizer(ABC):
         ]
 
     def save(self, folder: Path, name: str) -> None:
-        """Write `name.json`; where there are further files, it has their checksum."""
+        """Write `name.json`; if there are further files, it holds their checksum."""
         write_json(folder / f"{name}.json", {"kind": self.kind, **self.settings})
 
     @classmethod

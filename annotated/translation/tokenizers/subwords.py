@@ -46,7 +46,7 @@ class Subwords(Tokenizer):
     def __init__(self, model: bytes, vocabulary: Sequence[str] | None = None) -> None:
         """Read the content of a SentencePiece file; without a `vocabulary`, its own numbers hold.
 
-        Raises ValueError for what is no such file, or a vocabulary that does not begin with our symbols.
+        Raises ValueError if `content` is no such file, or if `vocabulary` does not begin with our symbols.
         """
         import sentencepiece
 

@@ -120,12 +120,12 @@ def check_settings(
         start_anew += ", without init_from"
     remedies = {"minutes": "to go on for longer, raise --max-steps, in Python max_steps"}
     remedies |= dict.fromkeys(("vocab", "tokenizer", "src_tokenizer", "tgt_tokenizer"), start_anew)
-    changeable = {*CHANGEABLE, "lengths"}  # the text that these lengths are of is compared
+    changeable = {*CHANGEABLE, "lengths"}  # the text is compared, and the lengths follow from it
     if settings.get("average_of") == "best":
-        changeable.discard("metric")  # which of the kept checkpoints are best by another one is unknown
-    if not settings.get("warmup"):  # it stays as it was chosen
+        changeable.discard("metric")  # the kept checkpoints have no scores by another one
+    if not settings.get("warmup"):  # the first warm-up of the run is kept
         changeable.add("warmup")
-    if saved.fingerprint:  # it differs where the text does, wherever that lies
+    if saved.fingerprint:  # the text itself is compared, whatever its files are called
         changeable.update(PATHS, ["columns"])
     if progress.update_batches == saved.update_batches:
         changeable.add("accumulate")
@@ -179,7 +179,7 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     paths = [Path(folder).expanduser() for folder in folders]
     first = read_tensors(paths[0] / WEIGHTS)
     files = model_files(paths[0])
-    total = {name: tensor.double() for name, tensor in first.items()}  # float64: their order does not show
+    total = {name: tensor.double() for name, tensor in first.items()}  # float64 hides the addition order
     for path in paths[1:]:
         tensors = read_tensors(path / WEIGHTS)
         check_tensors(tensors, first, path)

@@ -9,7 +9,7 @@ from annotated.metrics import METRICS
 from annotated.translation.files import read_json, settings_from_json
 from annotated.translation.training.config import TrainingConfig
 
-PROGRESS = "progress.json"  # its file in a checkpoint
+PROGRESS = "progress.json"  # name of the file that holds a run's position, in a checkpoint
 
 
 @dataclass
@@ -18,20 +18,20 @@ class Progress:
 
     step: int = 0  # updates made
     epoch: int = 0  # the current epoch, from 0
-    batches: int = 0  # batches of it that were trained on
-    batches_in_epoch: int = 0  # its number of batches; at its start, that of the previous epoch
+    batches: int = 0  # batches of the epoch that were trained on
+    batches_in_epoch: int = 0  # batches in the epoch; at its start, those in the previous one
     update_batches: int = 1  # batches in an update, of all processes
     fingerprint: str = ""  # checksum of the text to train and validate on; "" is unknown
-    seconds: float = 0.0  # spent on updates, interruptions not counted
-    loss: float = 0.0  # summed since the last line of the log
-    tokens: int = 0  # target tokens since then
+    seconds: float = 0.0  # time spent on updates, interruptions not counted
+    loss: float = 0.0  # sum of the loss since the last line of the log
+    tokens: int = 0  # target tokens since the last line of the log
     total_tokens: int = 0  # target tokens since the start
-    validation_loss: float | None = None  # of exactly these weights, if they were validated
+    validation_loss: float | None = None  # loss of exactly these weights, if they were validated
     off_schedule: bool = False  # saved because the run stopped here, not because a checkpoint was due
-    metric: str = "loss"  # that gives the scores
-    score: float | None = None  # of exactly these weights, if they were scored
-    best: float | None = None  # score at the end of an epoch
-    stale: int = 0  # epochs scored since then
+    metric: str = "loss"  # name of the metric that gives the scores
+    score: float | None = None  # score of exactly these weights, if they were scored
+    best: float | None = None  # best score at the end of an epoch
+    stale: int = 0  # epochs scored since the best one
 
     @classmethod
     def load(cls, checkpoint: Path) -> "Progress":

@@ -41,7 +41,7 @@ class RunSettings:
     complete: bool
 
     def __post_init__(self) -> None:
-        """Raise ValueError for arguments that contradict each other, or that there are not."""
+        """Raise ValueError for arguments that contradict each other or are out of range."""
         if self.preset not in PRESETS:
             raise ValueError(f"the preset must be one of {', '.join(PRESETS)}, not {self.preset!r}")
         if self.minutes is not None and self.preset != "auto":
@@ -61,7 +61,7 @@ class RunSettings:
         if "max_len" in self.model and paper and self.model.get("positions") != "learned":
             advice = "without positions that are learned, or a variant of your own"
             raise ValueError(f"max_len has no effect {advice}")
-        self.training()  # raises for a setting that there is not, or a value out of range
+        self.training()  # raises for unknown settings and for values out of range
 
     @property
     def base(self) -> str:
@@ -80,7 +80,7 @@ class RunSettings:
         return {name: value for name, value in self.settings.items() if name in MODEL_FIELDS}
 
     def training(self) -> TrainingConfig:
-        """Return the settings of the training. Raises TypeError for a setting that there is not."""
+        """Return the settings of the training. Raises TypeError for an unknown setting."""
         training = {n: value for n, value in self.settings.items() if n != "vocab" and n not in MODEL_FIELDS}
         if unknown := training.keys() - TRAINING_FIELDS:
             raise TypeError(f"train() got an unexpected keyword argument {min(unknown)!r}")
@@ -108,9 +108,9 @@ class RunSettings:
     # ---- what is made of them
 
     def load_model(self, checkpoint: Path | None, pair: str | None) -> ModelAndTokenizers | None:
-        """Load the model of the run to resume, or that of `init_from`; None where a new one is to be built.
+        """Load the model of the run to resume, or that of `init_from`; None if a new one is to be built.
 
-        Raises ValueError where its settings or tokenizers are not those that are asked for.
+        Raises ValueError if its settings or tokenizers differ from those that are given.
         """
         if checkpoint is not None:
             model = load_matching_model(checkpoint, self.model)
@@ -143,14 +143,14 @@ class RunSettings:
 
 
 def default_preset(own_text: bool, init_from: str | Path | None) -> str:
-    """Let settings be chosen for the user's own text, where no model has them already."""
+    """Return auto for text of one's own, unless the model to start from has settings already; else tiny."""
     return "auto" if own_text and init_from is None else "tiny"
 
 
 def keeps_equal(init_from: str | Path | None, *kinds: str | None) -> bool | None:
-    """Decide whether pairs with equal sides are kept: faults in translation, they are none in spelling.
+    """Decide whether pairs with equal sides are kept: faults in translation, but not in spelling.
 
-    None leaves them out where they are few.
+    None means that they are left out if they are few.
     """
     if init_from is not None:
         return training_settings(find_model(init_from)).get("keep_equal") or None

@@ -1,4 +1,4 @@
-"""The model that a run starts from, new or gone on with; and what is tried out before its first update."""
+"""The model that a run starts from, new or loaded, and what is tried out before its first update."""
 
 import math
 from functools import partial
@@ -80,24 +80,24 @@ def new_tokenizer(
 
 
 def rehearse(folder: Path, model: EncoderDecoder, *tokenizers: Tokenizer) -> None:
-    """Save, load and use a model that is to be trained, inside of a folder, where nothing of it stays.
+    """Save, load and run a model that is to be trained, in a temporary folder inside of `folder`.
 
-    Raises ValueError where it would come back as another, and as `check_variant` does.
+    Raises ValueError if it would not come back as it is, and as `check_variant` does.
     """
     with TemporaryDirectory(prefix=".rehearsal.", suffix=".partial", dir=folder) as rehearsal:
         model_folder.save_model(Path(rehearsal), model, *tokenizers)
         loaded, *_ = model_folder.load_model(rehearsal)
     with torch.no_grad():
-        model_folder.random_output(loaded.train())  # what training changes must come back too
+        model_folder.random_output(loaded.train())  # what training changes must be saved and loaded, too
     model_folder.check_can_be_saved(loaded)
     if loaded.config.variant != "paper":
         check_variant(loaded)
 
 
 def check_variant(model: EncoderDecoder) -> None:
-    """Raise ValueError for a variant that sees what masks hide, or searches otherwise than it is trained.
+    """Raise ValueError for a variant that sees what masks hide, or whose search differs from its training.
 
-    The model's weights change: what begins as zero, such as a learned bias or a gate, would hide a fault.
+    Noise is added to the weights, since a learned bias or a gate that begins as zero would hide a fault.
     """
     draw = torch.Generator().manual_seed(0)
     length = min(6, model.max_positions or 6)
@@ -105,7 +105,7 @@ def check_variant(model: EncoderDecoder) -> None:
     src, tgt = (torch.randint(size, (2, length), generator=draw) for size in sizes)
     src_mask = torch.arange(length).expand(2, 1, -1) < length - 1
     tgt_mask = subsequent_mask(length)
-    # The same with another last token, which the mask hides from all, or from all positions before it.
+    # Other last tokens: the mask hides that of the source everywhere, that of the target from earlier ones.
     other_src, other_tgt = (
         torch.cat([tokens[:, :-1], (tokens[:, -1:] + 1) % size], dim=1)
         for tokens, size in zip((src, tgt), sizes, strict=True)

@@ -26,8 +26,8 @@ from annotated.translation.training.starting_model import ModelAndTokenizers
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
-FEW_UPDATES = 20  # in an epoch, below which the settings do not fit the text
-FEW_PAIRS = 20  # to validate on, below which the scores are mostly luck
+FEW_UPDATES = 20  # settings that give an epoch fewer updates do not fit the text
+FEW_PAIRS = 20  # scores on fewer validation pairs are mostly luck
 
 
 class Stopped(KeyboardInterrupt):
@@ -130,7 +130,7 @@ def train(
         with raise_on_all_ranks():  # before the text is read, which may take long
             if is_first():
                 starting_point = run_settings.load_model(run_folder.newest() if resume else None, pair)
-        run_settings = broadcast(run_settings)  # as the first process was asked
+        run_settings = broadcast(run_settings)  # the first process's arguments hold for all
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
             text = own_corpus(text, validation, pair, run_settings.keep_equal, columns, cache)

@@ -116,7 +116,7 @@ class Trainer:
         options: dict[str, Any] = {"unit": "update", "smoothing": 0, "disable": silent() or None}
         bar = tqdm(initial=progress.step, total=progress.last_step(config), **options)
         with bar, processes.stop_on_interrupt() as stop_asked:
-            if self.validation and progress.validation_due(config):  # it was killed before that
+            if self.validation and progress.validation_due(config):  # the run was killed before it validated
                 self.validate()
             stop = False
             while not (stop or progress.finished(config)):
@@ -201,7 +201,7 @@ class Trainer:
         started = time.perf_counter()
         progress = self.progress
         own_batches = group[self.rank :: self.world]
-        weight = 1.0 if own_batches else 0.0  # every process must take part, if only with another's batch
+        weight = 1.0 if own_batches else 0.0  # every process must take part, even if only with another's
         batches = [self.batches.collate(indices) for indices in own_batches or group[:1]]
         self.model.train()
         loss = ntokens = 0.0
@@ -275,7 +275,7 @@ class Trainer:
             if value == (100 if metric.lower_is_better else 0) and scores.accuracy > 0.9:
                 message += ", which does not fit the accuracy: another metric may suit this text"
         progress.validation_loss = scores.loss
-        # At the end of an epoch, not of a run that may yet go on from here.
+        # A score counts at the end of an epoch; a run that ends within one may yet go on.
         progress.count_score(value, config.metric, epoch_ends=progress.batches == 0)
         if self.rank == 0:
             self.run_folder.log(logged, progress)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["model_script", "page", "page_model", "script", "watch"]
 
-MAX_PARAMETERS = 20_000_000  # of a model: a page of about 55 MB
+MAX_PARAMETERS = 20_000_000  # of the largest model that a page shows; the page then has about 55 MB
 
 
 def page_model(translator: Translator) -> dict[str, Any]:
