@@ -16,7 +16,7 @@ import torch
 from annotated.check.assertions import Failure
 from annotated.check.mistakes import explain
 from annotated.check.report import Finding, Status
-from annotated.check.user_code import PARTS, Code, Missing, Unclear
+from annotated.check.user_code import PARTS, Code, NotApplicable, Unclear
 
 SECONDS = 20.0  # for each law, of computing
 EXCUSED = "said not to apply: "
@@ -36,16 +36,16 @@ class Law:
         """Hold code to this law; whatever the code does, a finding comes back."""
         finding = partial(Finding, self.name, " ".join((self.holds.__doc__ or "").split()), self.lesson)
         if self.name in code.not_applicable:
-            return finding("missing", f"{EXCUSED}{code.not_applicable[self.name]}")
+            return finding("not applicable", f"{EXCUSED}{code.not_applicable[self.name]}")
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad(), guard(seconds):
                 torch.manual_seed(0)
                 return finding("passed", self.holds(code) or "")
-        except Missing as missing:
+        except NotApplicable as reason:
             if code.is_stub(self.part):
                 return finding("todo", "not written yet")
-            unclear = isinstance(missing, Unclear) and self.part in code.required
-            return finding("failed" if unclear else "missing", str(missing))
+            unclear = isinstance(reason, Unclear) and self.part in code.required
+            return finding("failed" if unclear else "not applicable", str(reason))
         except Failure as failure:
             mistake = failure.mistake or explain(self.name, failure.seen, **failure.facts)
             return finding("failed", failure.seen, failure.example, mistake)
@@ -58,7 +58,7 @@ class Law:
                 seen = f"not written yet; raises {raised['seen']}"
                 return finding("todo", seen, traceback=raised["traceback"])
             if code.adapter and raised_in(error) == code.adapter:
-                status: Status = "failed" if self.part in code.required else "missing"
+                status: Status = "failed" if self.part in code.required else "not applicable"
                 return finding(status, f"the adapter fails: {crash(error)['seen']}")
             return finding("failed", **crash(error))
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.check.assertions import close
-from annotated.check.user_code import Code, Missing, Unclear, parameters_of, takes_all, tensor_of, unclear
+from annotated.check.user_code import Code, NotApplicable, Unclear, parameters_of, takes_all, tensor_of
 
 SIZES = {"src_vocab": 23, "tgt_vocab": 29, "N": 2, "d_model": 24, "d_ff": 40, "h": 4, "max_len": 64}
 INSPECTION = ["__call__", "parameters", "modules", "children"]  # by which laws look into a module
@@ -52,13 +52,13 @@ class Model:
         make = code.find("make_model")
         rest = [f"**{p.name}" for p in parameters_of(make) or () if p.kind is p.VAR_KEYWORD]
         if rest and not takes_all(make, "d_model"):
-            raise unclear(make, *rest)
+            raise Unclear.of(make, *rest)
         if not takes_all(make, "src_vocab", "tgt_vocab"):
             vocabulary = "tgt_vocab" if takes_all(make, "tgt_vocab") else "src_vocab"
             sizes["tgt_vocab"] = sizes["src_vocab"] = sizes[vocabulary]
         module = code.build("make_model", **sizes)
         if not isinstance(module, nn.Module):
-            raise Missing("needs a `make_model` that returns a torch.nn.Module")
+            raise NotApplicable("needs a `make_model` that returns a torch.nn.Module")
         inside = [module]
         for part in inside:
             for name in INSPECTION:  # what is hidden from PyTorch is hidden from the laws
@@ -67,7 +67,7 @@ class Model:
             inside += [x for x in part._modules.values() if x is not None and x not in inside]
         vocabularies = {sizes["src_vocab"], sizes["tgt_vocab"]}
         if not any(vocabularies & {*p.shape} for p in module.parameters()):
-            raise Missing("needs a model of tokens: this one has no matrix for a vocabulary")
+            raise NotApplicable("needs a model of tokens: this one has no matrix for a vocabulary")
         perturb(module, shake)
         return cls(code, module, int(sizes["tgt_vocab"]), int(sizes["pad"]))
 
@@ -85,9 +85,9 @@ class Model:
         return [p for p in self.module.parameters() if p.shape in shapes]
 
     def encode(self, src: Tensor) -> Tensor:
-        """Tokens (B, S) -> the memory (B, S, d_model). Raises Missing for a model without `encode`."""
+        """Tokens (B, S) -> the memory (B, S, d_model). Raises NotApplicable for a model without `encode`."""
         if not hasattr(self.module, "encode"):
-            raise Missing("needs a model with `encode`")
+            raise NotApplicable("needs a model with `encode`")
         mask = self.masks(src, src)["src_mask"]
         encode: Any = self.module.encode
         return self.code.flip(tensor_of(self.code.call(encode, src=self.code.flip(src), src_mask=mask)))
@@ -114,7 +114,7 @@ class Model:
     def agrees(self, src: Tensor, tgt: Tensor) -> bool:
         """Tell whether `forward` gives what `encode` and `decode` do, if there are all three."""
         if self.in_two_steps and "forward" in vars(type(self.module)):
-            with suppress(Missing):
+            with suppress(NotApplicable):
                 whole = self.forward(src, tgt)
                 states, out = self.states(src, tgt), self.code.flip(self.raw(src, tgt))
                 return any(close(whole, x) for x in (states, out, out.reshape(-1, self.vocab)))
@@ -124,11 +124,12 @@ class Model:
         """Return what the model gives, with its generator applied: (B, T, V)."""
         states, shape = self.states(src, tgt, memory), self.code.flip(tgt).shape
         if not isinstance(states, Tensor):
-            raise Missing(f"needs a tensor (B, T, {self.vocab}), not {type(states).__name__}")
+            raise NotApplicable(f"needs a tensor (B, T, {self.vocab}), not {type(states).__name__}")
         if states.size(-1) != self.vocab:
             heads = [getattr(self.module, name) for name in HEADS if hasattr(self.module, name)]
             if not heads:
-                raise Missing(f"needs log-probabilities (B, T, {self.vocab}), not {tuple(states.shape)}")
+                outputs = f"log-probabilities (B, T, {self.vocab})"
+                raise NotApplicable(f"needs {outputs}, not {tuple(states.shape)}")
             states = tensor_of(heads[0](states))
         if states.shape[:2] != shape and states.numel() == tgt.numel() * self.vocab:
             states = states.view(*shape, -1)
@@ -171,11 +172,11 @@ class StandIn(nn.Module):
 
 
 def searchable(code: Code) -> Code:
-    """Return code that has a model: its own, or a stand-in. Raises Missing if its masks are its own."""
+    """Return code that has a model: its own, or a stand-in. Raises NotApplicable if its masks are its own."""
     if code.has("make_model"):
         return code
     if code.true_hides or not code.batch_first or code.mask_dims != 3:
-        raise Missing("needs a `make_model` of these conventions")
+        raise NotApplicable("needs a `make_model` of these conventions")
     return replace(code, names={**code.names, "make_model": StandIn})
 
 

@@ -8,10 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 from xml.etree import ElementTree
 
-Status = Literal["passed", "failed", "todo", "missing"]
+Status = Literal["passed", "failed", "todo", "not applicable"]
 TEXT = 4000  # characters of what is quoted of a graded file, at most
-SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "missing": "-"}
-WORDS = {"passed": "passed", "failed": "FAILED", "todo": "not written yet", "missing": "not applicable"}
+SIGNS = {"passed": "✓", "failed": "✗", "todo": "·", "not applicable": "-"}
+WORDS = {
+    "passed": "passed",
+    "failed": "FAILED",
+    "todo": "not written yet",
+    "not applicable": "not applicable",
+}
 
 UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -80,8 +85,8 @@ class Report:
     def text(self, verbose: bool = False) -> str:
         """Lay out what passed, what failed and why, and, if verbose, each law that does not apply."""
         lines: list[str] = []
-        tried = len(self.findings) - self.count("missing")
-        if tried < self.count("missing"):
+        tried = len(self.findings) - self.count("not applicable")
+        if tried < self.count("not applicable"):
             few = f"{tried} of {len(self.findings)} laws could be tried"
             lines.append(f"{few}; for the rest, an adapter can say what stands for what")
         lines += [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
@@ -102,7 +107,7 @@ class Report:
             texts = f.paragraphs() if first == f.law else [f"the same error as in {first}"]
             lines += [f"✗ {f.law}: FAILED", textwrap.indent("\n".join(texts), "    ")]
         reasons: dict[str, list[str]] = {}
-        for f in self.of("missing"):
+        for f in self.of("not applicable"):
             reason = f.seen if verbose or "adapter" in f.seen else "text(verbose=True) or --verbose says why"
             reasons.setdefault(reason, []).append(f.law)
         for reason, laws in sorted(reasons.items()):
@@ -147,6 +152,6 @@ def junit(reports: list[Report]) -> str:
         for f in report.findings:
             case = ElementTree.SubElement(suite, "testcase", classname=report.name or "check", name=f.law)
             if f.status != "passed":
-                tag = "skipped" if f.status == "missing" else "failure"
+                tag = "skipped" if f.status == "not applicable" else "failure"
                 ElementTree.SubElement(case, tag, message=f.seen).text = "\n".join(f.paragraphs())
     return ElementTree.tostring(root, encoding="unicode")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from annotated.check.assertions import Failure, close
 from annotated.check.models import SIZES, Model
 from annotated.check.tracing import Call, Calls, normalized, residual_mistake, trace_all, wrapping
-from annotated.check.user_code import Missing, Unclear
+from annotated.check.user_code import NotApplicable, Unclear
 
 SRC = torch.tensor([[5, 6, 7, 8, 9], [10, 4, 11, 6, 21]])
 TGT = torch.tensor([[3, 11, 12, 13, 14, 15], [3, 7, 8, 20, 9, 10]])
@@ -77,7 +77,7 @@ class Walk:
         for number, call in enumerate(calls):
             vectors = [x for x in call.inputs if x.shape == self.x_shapes[length]]
             if not vectors or not isinstance(call.output, Tensor):
-                raise Missing(f"its {name}'s layers do not take the vectors (B, T, d_model) of the words")
+                raise NotApplicable(f"its {name}'s layers do not take the words' vectors (B, T, d_model)")
             layers.append(Layer(f"{name} layer {number}", vectors[0], call.output, self.sublayers(call)))
         return layers
 
@@ -102,7 +102,7 @@ class Walk:
         """Return the call of the module, of all its heads, in which attention weights were computed."""
         with_maps = [c for c in inside if c.encloses(weights) and holds_maps(c)]  # from the outermost
         if not with_maps:
-            raise Missing("its attention is not a module that holds its maps")
+            raise NotApplicable("its attention is not a module that holds its maps")
         call = with_maps[-1]
         for outer in reversed(with_maps[:-1]):  # a head of several
             inner, more = ([w for w in self.trace.weights if c.encloses(w)] for c in (call, outer))
@@ -124,7 +124,7 @@ class Walk:
         reads = vectors([c.x for c in linear])[:1] or inputs[:1]
         gives = vectors([call.output if around else None, *(c.output for c in linear[-1:])])
         if not reads or not gives:
-            raise Missing("a sub-layer of it does not map vectors (B, T, d_model) to vectors")
+            raise NotApplicable("a sub-layer of it does not map vectors (B, T, d_model) to vectors")
         return Sublayer(kind, call.begin, inputs, reads[0], gives, maps)
 
     @cached_property
@@ -152,9 +152,9 @@ def holds_maps(call: Call) -> bool:
 def follow(layer: Layer, calls: Calls) -> str:
     """Follow the residual stream through a layer; tell whether it is post-norm or pre-norm.
 
-    Raises Failure where a mistake explains what is not as it should be, else Missing: another design.
+    Raises Failure where a mistake explains what is not as it should be, else NotApplicable: another design.
     """
-    problems: list[tuple[int, Failure | Missing]] = []
+    problems: list[tuple[int, Failure | NotApplicable]] = []
     for order in ("post-norm", "pre-norm"):
         stream = layer.x
         try:
@@ -162,7 +162,7 @@ def follow(layer: Layer, calls: Calls) -> str:
                 check_reading(order, layer, step, stream, calls)
                 stream = next_stream(order, layer, step, stream, calls)
             return order
-        except (Failure, Missing) as problem:
+        except (Failure, NotApplicable) as problem:
             problems.append((step, problem))
     _, furthest = max(problems, key=lambda p: (p[0], isinstance(p[1], Failure)))
     raise furthest
@@ -192,7 +192,7 @@ def check_reading(order: str, layer: Layer, step: int, stream: Tensor, calls: Ca
         parallel = close(layer.out, layer.x + sum(s.gives[0] for s in layer.sublayers))
         if read and not parallel:
             raise Failure(f"{where}: it reads {what}", mistake=f"it reads {what}: it must read their sum")
-    raise Missing(f"{where}: it reads something that is not known here")
+    raise NotApplicable(f"{where}: it reads something that is not known here")
 
 
 def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Calls) -> Tensor:
@@ -219,4 +219,4 @@ def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Call
         if any(close(x, y, 1e-3) for x in following for y in others):
             mistake = f"its residual connection starts at {what}: it must start at the sum before it"
             raise Failure(f"{layer.name}, {sub.kind}: it is added to {what}", mistake=mistake)
-    raise Missing(f"{layer.name}, {sub.kind}: what becomes of its output is not known here")
+    raise NotApplicable(f"{layer.name}, {sub.kind}: what becomes of its output is not known here")

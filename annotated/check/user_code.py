@@ -36,19 +36,25 @@ LIBRARIES = {"torch", "math", "copy", "typing", "numpy"}
 FOUR_DIMENSIONS = r"unsqueeze\(1\)\.unsqueeze\([12]\)|\[:, None, None|unsqueeze\(-2\)\.unsqueeze\(1\)"
 
 
-class Missing(Exception):  # noqa: N818 (it is no error)
+class NotApplicable(Exception):  # noqa: N818 (it is no error)
     """A law does not apply: what it needs is not there, or not known."""
 
 
-class Unclear(Missing):
+class Unclear(NotApplicable):
     """What a part takes or gives is not known: an adapter can say it."""
+
+    @classmethod
+    def of(cls, function: Any, *parameters: str) -> "Unclear":
+        """Ask what parameters of a function mean."""
+        name = getattr(function, "__name__", type(function).__name__)
+        return cls(f"what is `{', '.join(parameters)}` of `{name}`? Say how to call it in an adapter")
 
 
 def call(function: Callable[..., Any], /, **values: Any) -> Any:
     """Call with those of `values` that the function takes, found by the names of its parameters.
 
-    One that is left over goes to the one required parameter of an unknown name. Raises Missing where that is
-    not enough to tell which value is meant: what is guessed may be wrong, and then the code would be blamed.
+    If one value and one required parameter are left over, they belong together. Raises NotApplicable where
+    more parameters are left over: a wrong guess would blame the code under test.
     """
     parameters = parameters_of(function)
     copies = {key: x.clone() if isinstance(x, Tensor) else x for key, x in values.items()}
@@ -59,7 +65,7 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
     if len(unknown) == len(unused) == 1 and unknown[0][0] != "*":
         keys[unknown.pop()] = unused[0]
     if unknown:
-        raise unclear(function, *unknown)
+        raise Unclear.of(function, *unknown)
     named = {name: copies[key] for name, key in keys.items()}
     positional = [named.pop(p.name) for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in named]
     result = function(*positional, **named)
@@ -71,11 +77,6 @@ def call(function: Callable[..., Any], /, **values: Any) -> Any:
 def output_of(function: Callable[..., Any], /, **values: Any) -> Any:
     """Call as `call` does, and return the tensor of the result."""
     return tensor_of(call(function, **values))
-
-
-def unclear(function: Any, *parameters: str) -> Unclear:
-    name = getattr(function, "__name__", type(function).__name__)
-    return Unclear(f"what is `{', '.join(parameters)}` of `{name}`? Say how to call it in an adapter")
 
 
 def match(parameters: Iterable[inspect.Parameter], values: Names) -> tuple[dict[str, str], list[str]]:
@@ -180,23 +181,23 @@ class Code:
         return replace(code, adapter=str(adapter or ""))
 
     def find(self, part: str) -> Any:
-        """Find a part by one of its names, the classic's first. Raises Missing if there is none."""
+        """Find a part by one of its names, the classic's first. Raises NotApplicable if there is none."""
         functions = {name: x for name, x in sorted(self.names.items()) if callable(x)}
         respelled = {plain(name): x for name, x in functions.items()}
         for name in PARTS[part]:  # as it is spelled, then whatever its case and underscores
             if (function := functions.get(name, respelled.get(plain(name)))) is not None:
                 return function
-        raise Missing(f"needs `{PARTS[part][0]}`")
+        raise NotApplicable(f"needs `{PARTS[part][0]}`")
 
     def has(self, part: str) -> bool:
         """Tell whether a part is there."""
-        with suppress(Missing):
+        with suppress(NotApplicable):
             return bool(self.find(part))
         return False
 
     def is_stub(self, part: str) -> bool:
         """Tell whether a part is there, but not written yet."""
-        with suppress(Missing, KeyError, OSError, TypeError):
+        with suppress(NotApplicable, KeyError, OSError, TypeError):
             return "raise NotImplementedError\n" in inspect.getsource(self.find(part))
         return False
 

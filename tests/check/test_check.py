@@ -224,7 +224,7 @@ def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path)
     assert "no such thing" in findings["rate: equation 3"].traceback
     assert "hostile.py" in findings["rate: equation 3"].traceback
     assert findings["generator: log-probabilities"].status == "todo"
-    assert findings["feed-forward: equation 2"].status == "missing"
+    assert findings["feed-forward: equation 2"].status == "not applicable"
 
 
 GENERATOR = """

@@ -8,7 +8,7 @@ import torch
 
 from annotated import MultiHeadedAttention, check
 from annotated.check import run_file
-from annotated.check.user_code import Code, Missing, call
+from annotated.check.user_code import Code, NotApplicable, call
 
 RIGHT = Path(__file__).parent / "right"
 
@@ -55,7 +55,7 @@ def test_an_unknown_argument_is_asked_for(tmp_path: Path) -> None:
     "function", [lambda a, b: 0, lambda *values: 0, lambda hypotheses, references, k: 0, lambda a=0, b=0: 0]
 )
 def test_what_cannot_be_told_by_its_name_is_not_called(function: object) -> None:
-    with pytest.raises(Missing, match="what is"):
+    with pytest.raises(NotApplicable, match="what is"):
         call(function, hypotheses=["a"], references=["b"])
 
 
@@ -85,7 +85,7 @@ def test_attention_that_reads_one_context_or_itself_is_held_to_the_laws_that_do(
             return super().forward(x, x, x)
 
     found = {f.law: f.status for f in check.multi_head_attention(Context).findings}
-    assert [*found.values()] == ["missing", "passed", "passed", "passed"], found
+    assert [*found.values()] == ["not applicable", "passed", "passed", "passed"], found
     assert [f.law for f in check.multi_head_attention(Blind).of("failed")] == ["heads: mask"]
     report = check.multi_head_attention(Itself)
     assert [f.law for f in report.of("passed")] == ["heads: they differ"]
@@ -178,7 +178,7 @@ def test_an_error_of_the_adapter_is_not_the_codes(tmp_path: Path) -> None:
     adapter = tmp_path / "adapter.py"
     adapter.write_text("def subsequent_mask(size):\n    return mine.no_such_name(size)\n")
     [finding] = [f for f in run_file(tmp_path / "mine.py", adapter).findings if f.law == "causal mask"]
-    assert finding.status == "missing"
+    assert finding.status == "not applicable"
     assert "the adapter fails" in finding.seen
     adapter.write_text("1 / 0\n")
     assert "The adapter can be executed" in str(run_file(tmp_path / "mine.py", adapter))

@@ -20,7 +20,7 @@ from annotated.check.tracing import (
     unreached,
     wrapping,
 )
-from annotated.check.user_code import Code, Missing, call, takes, tensor_of
+from annotated.check.user_code import Code, NotApplicable, call, takes, tensor_of
 
 ATTENTION = "02_attention", "attention"
 EQUATION = "attention: equation 1"
@@ -74,7 +74,7 @@ def mask_polarity(code: Code) -> None:
 def dropout_of_weights(code: Code) -> None:
     """Dropout acts on the weights, after the softmax and before the values."""
     if inspect.isclass(code.find("attention")) or not takes(code.find("attention"), "drop"):
-        raise Missing("attention takes no dropout")
+        raise NotApplicable("attention takes no dropout")
     seen: list[Tensor] = []
 
     class Half(nn.Dropout):
@@ -87,7 +87,7 @@ def dropout_of_weights(code: Code) -> None:
     try:
         got = tensor_of(code.attention(q, k, v, dropout=Half(1.0)))
     except (TypeError, RuntimeError):
-        raise Missing("attention takes no dropout that is a function") from None
+        raise NotApplicable("attention takes no dropout that is a function") from None
     if not seen and not got.any():
         return  # it asks for the rate, which is 1, and drops all weights itself
     scores = "the scores, before the softmax"
@@ -134,7 +134,7 @@ def multi_head_equation(code: Code) -> str:
     readers = [[c for c in maps if any(close(c.x, y) for y in ys)] for ys in readable]
     if not all(len(reader) == 1 for reader in readers):
         check_gradients(code, module, inputs)
-        raise Missing("its linear maps of query, key and value are not one nn.Linear each")
+        raise NotApplicable("its linear maps of query, key and value are not one nn.Linear each")
     matrices = {reader.module for [reader] in readers}
     expect(len(matrices) == 3, "one matrix serves two of W^Q, W^K and W^V")
     joined, result = (out, out) if maps[-1].module in matrices else (maps[-1].x, maps[-1].output)
@@ -170,7 +170,7 @@ def check_gradients(code: Code, module: nn.Module, inputs: dict[str, Tensor]) ->
 def check_heads(Q: Tensor, K: Tensor, V: Tensor, joined: Tensor) -> None:
     """Raise Failure unless what enters W^O is the heads side by side, of what W^Q, W^K and W^V gave."""
     if Q.size(-1) != K.size(-1) or any(x.size(-1) % H for x in (Q, V)):
-        raise Missing("its heads do not have queries, keys and values of their own each")
+        raise NotApplicable("its heads do not have queries, keys and values of their own each")
     root = math.sqrt(Q.size(-1) // H)  # whatever d_model / h is
 
     def apart(Q: Any = Q, K: Any = K, V: Any = V, by: Any = root, dim: int = -1, split: Any = split) -> Any:
@@ -234,7 +234,7 @@ def heads_differ(code: Code) -> None:
     if len(weights) == H:  # a loop over heads
         weights = [torch.stack([w.view(2, 5, 5) for w in weights], 1)]
     if not weights:
-        raise Missing("its softmax is not PyTorch's")
+        raise NotApplicable("its softmax is not PyTorch's")
     expect(weights[0].numel() == 2 * H * 25, f"the weights are {tuple(weights[0].shape)}, not (2, {H}, 5, 5)")
     w = weights[0].reshape(2, H, 5, 5)
     expect(not close(w[:, 0], w[:, 1]), "two heads have the same weights", numbers(w))

@@ -14,7 +14,7 @@ from annotated.check.laws.parts import activation_of
 from annotated.check.models import SIZES, Model
 from annotated.check.residual_stream import CROSS, NETWORK, SELF, SRC, TGT, S, T, Walk, follow
 from annotated.check.tracing import collect_weights, in_mode, normalized
-from annotated.check.user_code import Code, Missing, takes
+from annotated.check.user_code import Code, NotApplicable, takes
 
 
 @lru_cache(maxsize=2)
@@ -62,7 +62,7 @@ def memory_of_the_last_layer(code: Code) -> None:
     """Every layer of the decoder reads the same memory: what the last layer of the encoder left."""
     passed = walk(code)
     if not passed.encoder or not passed.memory:
-        raise Missing("no layer of its decoder is seen to read a memory")
+        raise NotApplicable("no layer of its decoder is seen to read a memory")
     last = [passed.encoder[-1].out, *normalized(passed.encoder[-1].out, passed.trace.calls)]
 
     def among(memory: Tensor, tensors: list[Tensor]) -> bool:
@@ -81,7 +81,7 @@ def networks(code: Code) -> str:
     sublayers = [sub for layer in (*walk(code).encoder, *walk(code).decoder) for sub in layer.sublayers]
     pairs = [sub.maps for sub in sublayers if sub.kind == NETWORK and len(sub.maps) == 2]
     if not pairs:
-        raise Missing("its networks are not two nn.Linear each")
+        raise NotApplicable("its networks are not two nn.Linear each")
     return {activation_of(maps[0].x, maps[1].output, maps) for maps in pairs}.pop()
 
 
@@ -89,7 +89,7 @@ def networks(code: Code) -> str:
 def places_of_dropout(code: Code) -> str:
     """Dropout acts on each sub-layer's output before it is added, and on embeddings plus positions."""
     if not takes(code.find("make_model"), "drop"):
-        raise Missing("the model takes no dropout")
+        raise NotApplicable("the model takes no dropout")
     passed = walk(code)
     dropped = [spot.x for spot in passed.trace.dropouts]
     if not dropped:
@@ -143,7 +143,7 @@ def embeddings_of_the_model(code: Code) -> str:
                 bare = abs(scale) < 0.01  # attention may tell positions instead; "order of words" asks
                 expect(bare or 0.99 < scale < 1.01, f"positions are multiplied by {scale:.3g} in the {name}")
     if not factors:
-        raise Missing("what enters its layers is not a table's rows and positions")
+        raise NotApplicable("what enters its layers is not a table's rows and positions")
     root = math.sqrt(SIZES["d_model"])
     for name, factor in factors.items():
         expect(abs(factor - root * root) > 0.1, f"the {name}'s embeddings are multiplied by d_model")

@@ -17,7 +17,7 @@ from annotated.check.assertions import Failure, close, compare, expect, expect_s
 from annotated.check.law import law, own_frames
 from annotated.check.models import Model
 from annotated.check.tracing import Calls, expect_modes, normalized, residual_mistake, trace_calls, wrapping
-from annotated.check.user_code import Code, Missing, origin, output_of, takes, takes_all
+from annotated.check.user_code import Code, NotApplicable, origin, output_of, takes, takes_all
 
 VECTORS, POSITIONS = "04_feed_forward_and_embeddings", "05_positional_encoding"
 MODEL = "06_the_full_model"
@@ -38,7 +38,7 @@ def feed_forward_equation(code: Code) -> str | None:
     compare(out[:, 2:3], output_of(module, x=x[:, 2:3]), "a position depends on the others")
     maps = [c for c in calls if isinstance(c.module, nn.Linear)]
     if len(maps) != 2:
-        raise Missing("it does not consist of two nn.Linear")
+        raise NotApplicable("it does not consist of two nn.Linear")
     if takes_all(part, "d_model", "d_ff"):
         width = maps[0].output.size(-1)
         expect(width == 24, f"it is {width} wide inside, and should be d_ff = 24")
@@ -95,12 +95,12 @@ def embedding_scale(code: Code) -> str | None:
     tables = {p.shape: p for p in module.parameters()}
     expect((16, 11) not in tables, "the table has shape (16, 11), and should be (11, 16)")
     if (11, 16) not in tables:
-        raise Missing("its table (vocab, d_model) is not found")
+        raise NotApplicable("its table (vocab, d_model) is not found")
     rows = tables[torch.Size((11, 16))].copy_(torch.randn(11, 16))[tokens]
     out = output_of(module, tokens=tokens)
     expect_shape(out, 1, 3, 16)
     if close(out, rows) and type(module).forward is nn.Embedding.forward:
-        raise Missing("a table alone, whose factor sqrt(d_model) stands elsewhere")
+        raise NotApplicable("a table alone, whose factor sqrt(d_model) stands elsewhere")
     if close(out, rows) and scaled_by_model(code):
         return "the model multiplies by sqrt(d_model) later"
     if close(out, rows) and type(module).__name__ != "Embeddings" and not code.has("positional_encoding"):
@@ -171,7 +171,7 @@ def positions_formula(code: Code) -> str | None:
         order = "all sines, then all cosines: another order of the columns"
         return None if close(got, expected, 2e-3) else order
     if learned:
-        raise Missing("positions are learned")
+        raise NotApplicable("positions are learned")
     # Angles that grow are too large to agree in the last columns: the first tell all mistakes apart.
     row = f"position 2: {numbers(got[2])}, and should be {numbers(expected[2])}"
     changed = lambda *change, **changes: table(*change, **changes)[:9, :6]  # noqa: E731

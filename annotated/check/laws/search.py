@@ -17,7 +17,7 @@ from annotated.check.laws.model import known_padding
 from annotated.check.models import END, START, Model, compete, searchable
 from annotated.check.toy_search import WRONG_RULES, Rules, Tree, find, finds
 from annotated.check.tracing import collect_weights
-from annotated.check.user_code import Code, Missing, takes, takes_all
+from annotated.check.user_code import Code, NotApplicable, takes, takes_all
 
 SRC, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 22  # 22: where no end should come
 TREE_SRC = torch.tensor([[5, 6, 5]])
@@ -46,14 +46,14 @@ def draw(model: Model, seed: int) -> Model:
 
 @lru_cache(maxsize=1)
 def searched(code: Code) -> Model:
-    """Find a model that hardly repeats itself, which shows most. Raises Missing if none is found."""
+    """Find a model that hardly repeats itself, which shows most. Raises NotApplicable if none is found."""
     model, ranks = build_model(code), []
     for seed in range(90):
         tokens = steps(draw(model, seed), 6)
         ranks.append((len(set(tokens)) - 3 * (code.pad in tokens), -seed))
         if max(ranks)[0] > (4 if seed < 14 else 2):
             return draw(model, -max(ranks)[1])
-    raise Missing("no model was found that writes more than two different tokens")
+    raise NotApplicable("no model was found that writes more than two different tokens")
 
 
 def steps(model: Model, count: int, src: Tensor = SRC, start: int = START) -> list[int]:
@@ -237,7 +237,7 @@ def beam_against_the_tree(code: Code) -> None:
     made = {name for name, count in explained.items() if count == most > 0.8 * runs}
     expect(not example, "the beam finds something else", example, made=made, cached=cached)
     if not trees:
-        raise Missing("no model was found whose best translation greedy search misses")
+        raise NotApplicable("no model was found whose best translation greedy search misses")
 
 
 def telling_trees(model: Model, with_alpha: bool) -> Iterator[tuple[Tree, int, float]]:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotated.check.assertions import Failure, close, expect, numbers, rows_of
+from annotated.check.assertions import Failure, as_plain, close, expect, numbers, rows_of
 from annotated.check.law import law
-from annotated.check.user_code import Code, Missing, as_plain, call, output_of, takes, takes_all, tensor_of
+from annotated.check.user_code import Code, NotApplicable, call, output_of, takes, takes_all, tensor_of
 
 BATCHES, RECIPE = "07_batches_and_masks", "08_training_recipe"
 
@@ -30,11 +30,11 @@ def batch_of(code: Code, p: int, count: int = 2) -> tuple[Tensor, Tensor, Any]:
 
 
 def get(batch: Any, *names: str) -> Any:
-    """Return the first attribute there is. Raises Missing if there is none."""
+    """Return the first attribute there is. Raises NotApplicable if there is none."""
     for name in names:
         if hasattr(batch, name):
             return as_plain(getattr(batch, name))
-    raise Missing(f"needs a Batch with .{names[0]}")
+    raise NotApplicable(f"needs a Batch with .{names[0]}")
 
 
 @law(BATCHES, "batch", "batch: shifted target")
@@ -136,7 +136,7 @@ def mass_of(code: Code, pad: int, e: float, V: int) -> str | None:
 def smoothing_padding(code: Code) -> str:
     """Rows whose target is padding count nothing: neither in the loss nor in its gradient."""
     if not takes(code.find("label_smoothing"), "pad", "ignore"):
-        raise Missing("the loss knows no padding")
+        raise NotApplicable("the loss knows no padding")
     x = torch.randn(4, 6).log_softmax(-1)
     one = float(loss_of(code, x[:1], torch.tensor([3]), 0.1))
     both = float(loss_of(code, x[:1].repeat(2, 1), torch.tensor([3, 3]), 0.1))
@@ -250,7 +250,7 @@ def scores_of(code: Code, texts: list[str], references: list[str]) -> list[tuple
     for form in forms:
         try:
             scores.append((score(*form(references, references)), score(*form(texts, references))))
-        except (NotImplementedError, Missing):
+        except (NotImplementedError, NotApplicable):
             raise
         except Exception as error:
             problems.append(error)
