@@ -94,11 +94,8 @@ class Parser(ArgumentParser):
         names = [flag for flag in self._option_string_actions if flag.startswith("--")]
         for word in message.split() if message.startswith("unrecognized") else self.words:
             flag = word.partition("=")[0]
-            if (
-                flag not in names
-                and flag.startswith("--")
-                and (close := get_close_matches(flag, names, 1, 0.5))
-            ):
+            close = get_close_matches(flag, names, 1, 0.5)
+            if flag.startswith("--") and flag not in names and close:
                 message += f"; for {flag}, did you mean {close[0]}?"
         super().error(message)
 

@@ -172,11 +172,8 @@ def find_columns(
 def is_named(label: str, name: str) -> bool:
     """Tell whether a column has a name, such as de: it may also be called DE, translation.de or de_AT."""
     label, name = label.casefold(), name.casefold()
-    return (
-        label == name
-        or label.endswith(f".{name}")
-        or bool(LANGUAGE_CODE.fullmatch(label) and label[:2] == name)
-    )
+    with_region = label[:2] == name and LANGUAGE_CODE.fullmatch(label) is not None
+    return label == name or label.endswith(f".{name}") or with_region
 
 
 def check_languages(labels: Sequence[str], pair: str, asked: bool, where: str) -> None:

@@ -17,23 +17,8 @@ from annotated.transformer.model import EncoderDecoder
 from annotated.translation.files import read_json, sha256, write_json
 from annotated.translation.messages import print_message
 from annotated.translation.processes import broadcast
-from annotated.translation.storage.model_folder import (
-    CONFIG,
-    SETTINGS,
-    WEIGHTS,
-    build_model,
-    load_weights,
-    named_state,
-    read_config,
-    training_settings,
-    write_model,
-)
-from annotated.translation.storage.tensor_files import (
-    check_tensors,
-    read_tensors,
-    read_with_sums,
-    write_tensors,
-)
+from annotated.translation.storage import model_folder, tensor_files
+from annotated.translation.storage.model_folder import CONFIG, SETTINGS, WEIGHTS
 from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import CHANGEABLE, PATHS
 from annotated.translation.training.progress import PROGRESS, Progress
@@ -50,9 +35,9 @@ def write_checkpoint(
     settings: Mapping[str, Any],
 ) -> None:
     """Write all that a run needs to go on exactly from here."""
-    write_model(folder, model, *tokenizers)
+    model_folder.write_model(folder, model, *tokenizers)
     sums = {WEIGHTS: sha256(folder / WEIGHTS)}  # to know the weights that the optimizer belongs to
-    write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
+    tensor_files.write_tensors(folder / OPTIMIZER, optimizer_tensors(model, optimizer), sums)
     write_json(folder / PROGRESS, dataclasses.asdict(progress))
     write_json(folder / SETTINGS, settings)
 
@@ -74,8 +59,8 @@ def check_checkpoint(checkpoint: Path) -> None:
     for path in (checkpoint / CONFIG, *sorted(checkpoint.glob("*.json"))):
         read_json(path)
     step = read_json(checkpoint / PROGRESS).get("step")
-    read_tensors(checkpoint / WEIGHTS)
-    tensors, sums = read_with_sums(checkpoint / OPTIMIZER)
+    tensor_files.read_tensors(checkpoint / WEIGHTS)
+    tensors, sums = tensor_files.read_with_sums(checkpoint / OPTIMIZER)
     steps = [int(tensor) for name, tensor in tensors.items() if name.endswith(".step")]
     if sums.get(WEIGHTS) != sha256(checkpoint / WEIGHTS) or (steps and max(steps) != step):
         raise ValueError(f"{checkpoint}: {WEIGHTS}, {OPTIMIZER} and {PROGRESS} are not of one step")
@@ -103,7 +88,7 @@ def restore(
     if settings["accumulate"] != share:
         settings["accumulate"] = share
         print_message(f"an update keeps its {saved.update_batches} batches: accumulate is now {share}")
-    load_weights(model, read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
+    model_folder.load_weights(model, tensor_files.read_tensors(checkpoint / WEIGHTS), checkpoint / WEIGHTS)
     load_optimizer(optimizer, model, checkpoint)
     return dataclasses.replace(saved, fingerprint=progress.fingerprint)
 
@@ -113,7 +98,7 @@ def check_settings(
 ) -> None:
     """Raise ValueError where a run was begun with other settings, that decide its weights, or other text."""
     run = checkpoint.parents[1]
-    saved_settings = training_settings(checkpoint)
+    saved_settings = model_folder.training_settings(checkpoint)
     start_from = f"to change that, begin another run with --init-from {quote(str(run))}, in Python init_from"
     start_anew = "for another, begin a new run"
     if saved_settings.get("init_from"):
@@ -141,7 +126,7 @@ def check_settings(
 def load_optimizer(optimizer: Adam, model: EncoderDecoder, checkpoint: Path) -> None:
     """Load Adam's step and moments."""
     parameters = dict(model.named_parameters())
-    for name, tensor in read_tensors(checkpoint / OPTIMIZER).items():
+    for name, tensor in tensor_files.read_tensors(checkpoint / OPTIMIZER).items():
         parameter_name, _, part = name.rpartition(".")
         parameter = parameters[parameter_name]
         optimizer.state[parameter][part] = tensor.to(parameter.device, copy=True)
@@ -151,7 +136,7 @@ def broadcast_state(model: EncoderDecoder, optimizer: Adam | None = None) -> Non
     """Copy the first process's weights, persistent buffers and optimizer state to all processes."""
     if not dist.is_initialized():
         return
-    tensors = named_state(model)  # not the sinusoids, which grow in each process as it needs them
+    tensors = model_folder.named_state(model)  # without the sinusoids, which grow in each process
     if optimizer is not None:
         for name in broadcast(list(optimizer_tensors(model, optimizer))):
             parameter_name, _, part = name.rpartition(".")
@@ -177,23 +162,23 @@ def average_checkpoints(folders: Sequence[str | Path]) -> dict[str, Tensor]:
     if not folders:
         raise ValueError("there are no checkpoints to average")
     paths = [Path(folder).expanduser() for folder in folders]
-    first = read_tensors(paths[0] / WEIGHTS)
+    first = tensor_files.read_tensors(paths[0] / WEIGHTS)
     files = model_files(paths[0])
     total = {name: tensor.double() for name, tensor in first.items()}  # float64 hides the addition order
     for path in paths[1:]:
-        tensors = read_tensors(path / WEIGHTS)
-        check_tensors(tensors, first, path)
+        tensors = tensor_files.read_tensors(path / WEIGHTS)
+        tensor_files.check_tensors(tensors, first, path)
         if model_files(path) != files:
             raise ValueError(f"{path} and {paths[0]} are two models: their settings or tokenizers differ")
         for name, tensor in tensors.items():
             total[name] += tensor
     mean = {name: (tensor / len(paths)).to(first[name].dtype) for name, tensor in total.items()}
-    built = build_model(read_config(paths[0])[0])
-    saved = {id(tensor): mean[name] for name, tensor in named_state(built).items()}
+    built = model_folder.build_model(model_folder.read_config(paths[0])[0])
+    saved = {id(tensor): mean[name] for name, tensor in model_folder.named_state(built).items()}
     return {name: saved[id(t)] for name, t in built.state_dict(keep_vars=True).items() if id(t) in saved}
 
 
 def model_files(folder: Path) -> list[object]:
     """Read the settings and tokenizers that give a folder's weights their meaning."""
-    config, names = read_config(folder)
+    config, names = model_folder.read_config(folder)
     return [config, *(read_json(folder / f"{name}.json") for name in names.values())]

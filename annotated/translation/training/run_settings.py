@@ -1,6 +1,6 @@
 """The settings of a run: those that are given, and what the text or the run to resume adds to them."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +8,11 @@ import torch
 
 from annotated.translation.data.pairs import Corpus
 from annotated.translation.messages import print_message
-from annotated.translation.processes import broadcast, is_first, raise_on_all_ranks, rank_and_world
+from annotated.translation.processes import broadcast, is_first, raise_on_all_ranks
 from annotated.translation.storage.model_folder import find_model, training_settings
 from annotated.translation.tokenizers import KINDS, SUBWORDS
 from annotated.translation.training.auto_settings import choose_settings
-from annotated.translation.training.checkpoint import check_settings
 from annotated.translation.training.config import MODEL_FIELDS, PRESETS, TRAINING_FIELDS, TrainingConfig
-from annotated.translation.training.progress import Progress
-from annotated.translation.training.starting_model import (
-    ModelAndTokenizers,
-    Settings,
-    load_matching_model,
-    new_model,
-)
 
 
 @dataclass(frozen=True)
@@ -87,7 +79,13 @@ class RunSettings:
         config: TrainingConfig = getattr(TrainingConfig, self.base)(**training)
         return config
 
-    # ---- completed by what auto chooses
+    def record(self) -> dict[str, Any]:
+        """Return what training.json says of the run besides its text and the fields of `TrainingConfig`."""
+        names = [field.name for field in fields(self) if field.name not in ("settings", "complete")]
+        vocab = self.settings.get("vocab")
+        if vocab is None and self.init_from is None and self.kinds == ("subwords", "subwords"):
+            vocab = SUBWORDS
+        return {**{name: getattr(self, name) for name in names}, "vocab": vocab, **self.model}
 
     def completed_from(self, run: Path) -> "RunSettings":
         """Add what auto chose when the run in this folder began."""
@@ -104,42 +102,6 @@ class RunSettings:
                 settings, reason = choose_settings(text["train"], self.kinds, self.minutes, settings, device)
                 print_message(reason)
         return replace(self, settings=broadcast(settings), complete=True)
-
-    # ---- what is made of them
-
-    def load_model(self, checkpoint: Path | None, pair: str | None) -> ModelAndTokenizers | None:
-        """Load the model of the run to resume, or that of `init_from`; None if a new one is to be built.
-
-        Raises ValueError if its settings or tokenizers differ from those that are given.
-        """
-        if checkpoint is not None:
-            model = load_matching_model(checkpoint, self.model)
-            saved, training = Progress.load(checkpoint), self.training()
-            progress = replace(saved, update_batches=training.accumulate * rank_and_world()[1])
-            requested = {**self.record(), **asdict(training), **({"pair": pair} if pair else {})}
-            check_settings(checkpoint, saved, requested, progress)
-            return model
-        if self.init_from is None:
-            return None
-        folder = find_model(self.init_from)
-        trained = training_settings(folder)
-        record = self.record()
-        for name in ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab"):
-            if record[name] not in (None, trained.get(name)):
-                raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
-        return load_matching_model(folder, self.model)
-
-    def new_model(self, text: Corpus, cache: str | Path | None) -> ModelAndTokenizers:
-        """Build a new model, with tokenizers that learn from the text."""
-        return new_model(text, self.base, self.kinds, self.settings.get("vocab"), self.model, cache)
-
-    def record(self) -> Settings:
-        """Return what training.json says of the run besides its text and the fields of `TrainingConfig`."""
-        names = [field.name for field in fields(self) if field.name not in ("settings", "complete")]
-        vocab = self.settings.get("vocab")
-        if vocab is None and self.init_from is None and self.kinds == ("subwords", "subwords"):
-            vocab = SUBWORDS
-        return {**{name: getattr(self, name) for name in names}, "vocab": vocab, **self.model}
 
 
 def default_preset(own_text: bool, init_from: str | Path | None) -> str:

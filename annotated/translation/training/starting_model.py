@@ -1,6 +1,8 @@
 """The model that a run starts from, new or loaded, and what is tried out before its first update."""
 
 import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,16 +17,44 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import CACHE_FORMAT, Corpus
 from annotated.translation.files import cached_folder
+from annotated.translation.processes import rank_and_world
 from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from annotated.translation.tokenizers.subwords import MOST_LINES
+from annotated.translation.training.checkpoint import check_settings
+from annotated.translation.training.progress import Progress
+from annotated.translation.training.run_settings import RunSettings
 
-Settings = dict[str, object]
 ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 
-def load_matching_model(folder: Path, settings: Settings) -> ModelAndTokenizers:
-    """Load a model to train further. Raises ValueError where its settings are not those that are given."""
+def load_starting_model(
+    run: RunSettings, checkpoint: Path | None, pair: str | None
+) -> ModelAndTokenizers | None:
+    """Load the model of the run to resume, or that of `init_from`; None if a new one is to be built.
+
+    Raises ValueError if its settings or tokenizers differ from those that are given.
+    """
+    if checkpoint is not None:
+        model = load_matching_model(checkpoint, run.model)
+        saved, training = Progress.load(checkpoint), run.training()
+        progress = replace(saved, update_batches=training.accumulate * rank_and_world()[1])
+        requested = {**run.record(), **asdict(training), **({"pair": pair} if pair else {})}
+        check_settings(checkpoint, saved, requested, progress)
+        return model
+    if run.init_from is None:
+        return None
+    folder = model_folder.find_model(run.init_from)
+    trained = model_folder.training_settings(folder)
+    record = run.record()
+    for name in ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab"):
+        if record[name] not in (None, trained.get(name)):
+            raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
+    return load_matching_model(folder, run.model)
+
+
+def load_matching_model(folder: Path, settings: Mapping[str, object]) -> ModelAndTokenizers:
+    """Load a model to train further. Raises ValueError if its settings differ from those that are given."""
     model, src, tgt = model_folder.load_model(folder)
     for name, value in settings.items():
         if value != (saved := getattr(model.config, name)):
@@ -33,24 +63,18 @@ def load_matching_model(folder: Path, settings: Settings) -> ModelAndTokenizers:
     return model, src, tgt
 
 
-def new_model(
-    corpus: Corpus,
-    preset: str,
-    kinds: tuple[str, str],
-    vocab: int | None,
-    settings: Settings,
-    cache: str | Path | None,
-) -> ModelAndTokenizers:
-    """Build a new model and train its tokenizers, of these kinds, on the training text.
+def new_model(run: RunSettings, corpus: Corpus, cache: str | Path | None) -> ModelAndTokenizers:
+    """Build a new model and train its tokenizers on the training text.
 
     Unless all embeddings are tied, each side has a vocabulary of its own. Words are cut by the rules of their
     language, or in tokenized text at spaces.
     """
+    kinds, settings = run.kinds, run.model
     if kinds != ("subwords", "subwords"):
         settings = {"tied_embeddings": "target", **settings}
     languages = (None, None) if corpus.tokenized else (corpus.src_language, corpus.tgt_language)
-    learn = partial(new_tokenizer, corpus, vocab, cache)
-    make_config = getattr(TransformerConfig, preset)
+    learn = partial(new_tokenizer, corpus, run.settings.get("vocab"), cache)
+    make_config = getattr(TransformerConfig, run.base)
     if make_config(1, 1, **settings).tied_embeddings != "all":
         src = learn(kinds[0], languages[0], "src")
         tgt = learn(kinds[1], languages[1], "tgt")
