@@ -9,13 +9,7 @@ from annotated.translation.cli.main import main
 from annotated.translation.files import creating_folder, read_toml, write_json
 from annotated.translation.messages import print_message
 from annotated.translation.processes import is_first
-from annotated.translation.storage.model_folder import (
-    SETTINGS,
-    find_model,
-    load_model,
-    save_model,
-    training_settings,
-)
+from annotated.translation.storage import model_folder
 from annotated.translation.training.checkpoint import average_checkpoints
 from annotated.translation.translator import Translator
 
@@ -23,19 +17,19 @@ from annotated.translation.translator import Translator
 def average(args: argparse.Namespace) -> None:
     """Average checkpoints; see `annotated average --help`."""
     first, *others = args.checkpoints
-    settings = training_settings(find_model(first))
+    settings = model_folder.training_settings(model_folder.find_model(first))
     for folder in others:
         for name in ("pair", "tokenized", "tokenizer", "vocab"):  # two runs may share all other settings
-            value = training_settings(find_model(folder)).get(name)
+            value = model_folder.training_settings(model_folder.find_model(folder)).get(name)
             expected = settings.get(name)
             if value != expected:
                 raise ValueError(f"{folder} was trained with {name} {value!r}, but {first} {expected!r}")
     with creating_folder(args.out) as folder:
-        model, *tokenizers = load_model(first)
+        model, *tokenizers = model_folder.load_model(first)
         model.load_state_dict(average_checkpoints(args.checkpoints))
         if settings:
-            write_json(folder / SETTINGS, settings)  # the settings tell what text the model reads
-        save_model(folder, model, *tokenizers)
+            write_json(folder / model_folder.SETTINGS, settings)  # they tell what text it reads
+        model_folder.save_model(folder, model, *tokenizers)
     print_message(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
 
 

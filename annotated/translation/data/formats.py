@@ -66,9 +66,8 @@ def read_tsv(path: Name) -> Table:
         return match[1].replace('""', '"') if match and (quoted or '""' in match[1]) else cell
 
     rows = ((i, [unquote(cell) for cell in line.split("\t")]) for i, line in chain(head, lines))
-    return Table(
-        ((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows), separator="\t", quoted=quoted
-    )
+    filled = ((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows)
+    return Table(filled, separator="\t", quoted=quoted)
 
 
 def read_csv(path: Name) -> Table:

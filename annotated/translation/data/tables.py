@@ -93,10 +93,7 @@ def select_columns(
 def has_header(
     rows: Sequence[Any], selected: list[str], columns: Columns, codes: list[str], expected: bool, where: str
 ) -> bool:
-    """Decide whether the first row holds names, of which those of the `selected` columns are given.
-
-    Raises as `begins_with_names` does.
-    """
+    """Decide whether the first row holds names. Raises ValueError if that is unsure."""
     if any(not str(column).isdecimal() or int(column) > len(rows[0]) for column in columns or ()):
         return True  # a column was asked for by its name
     names = [name.casefold() for name in selected]

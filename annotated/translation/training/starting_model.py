@@ -28,9 +28,7 @@ from annotated.translation.training.run_settings import RunSettings
 ModelAndTokenizers = tuple[EncoderDecoder, Tokenizer, Tokenizer]
 
 
-def load_starting_model(
-    run: RunSettings, checkpoint: Path | None, pair: str | None
-) -> ModelAndTokenizers | None:
+def load_model_for(run: RunSettings, checkpoint: Path | None, pair: str | None) -> ModelAndTokenizers | None:
     """Load the model of the run to resume, or that of `init_from`; None if a new one is to be built.
 
     Raises ValueError if its settings or tokenizers differ from those that are given.

@@ -22,7 +22,7 @@ from annotated.translation.tokenizers import Tokenizer
 from annotated.translation.training.config import TrainingConfig
 from annotated.translation.training.run_folder import LOG, RunFolder
 from annotated.translation.training.run_settings import RunSettings, default_preset, keeps_equal
-from annotated.translation.training.starting_model import ModelAndTokenizers, load_starting_model, new_model
+from annotated.translation.training.starting_model import ModelAndTokenizers, load_model_for, new_model
 from annotated.translation.training.trainer import Trainer
 from annotated.translation.translator import Translator
 
@@ -130,7 +130,7 @@ def train(
         with raise_on_all_ranks():  # before the text is read, which may take long
             if is_first():
                 checkpoint = run_folder.newest() if resume else None
-                starting_point = load_starting_model(run_settings, checkpoint, pair)
+                starting_point = load_model_for(run_settings, checkpoint, pair)
         run_settings = broadcast(run_settings)  # the first process's arguments hold for all
         with raise_on_all_ranks("; every node needs the text, in the same place"):
             text = corpus() if callable(corpus) else corpus
