@@ -83,11 +83,37 @@ def test_a_file_of_before_archives_is_read(state, tmp_path):
     torch.testing.assert_close(log_probs(model, *batch()), log_probs(load_classic(state, h=3), *batch()))
 
 
-@pytest.mark.parametrize("name", [FIRST, "decoder.norm.b_2", "generator.proj.bias", "src_embed.1.pe"])
+LAYER_0 = "encoder.layers.0.feed_forward.w_1.weight"
+
+
+@pytest.mark.parametrize(
+    "name", [FIRST, "decoder.norm.b_2", "generator.proj.bias", "src_embed.1.pe", LAYER_0]
+)
 def test_a_missing_tensor_is_named(state, name):
     del state[name]
-    with pytest.raises((ValueError, KeyError), match=name.replace("b_2", "bias")):
+    with pytest.raises(ValueError, match=rf"tensor {name.replace('b_2', 'bias')} is missing"):
         load_classic(state, h=3)
+
+
+def test_a_model_of_several_processes_is_the_model(state):
+    found = load_classic({f"module.{name}": tensor for name, tensor in state.items()}, h=3)
+    torch.testing.assert_close(found.state_dict(), load_classic(state, h=3).state_dict())
+
+
+def test_what_holds_no_tensors_by_name_is_told_what_to_give(state, tmp_path):
+    torch.save({"model_state_dict": state, "epoch": 3}, tmp_path / "more.pt")
+    for source, says in (
+        (
+            tmp_path / "more.pt",
+            r"more\.pt holds no .* but model_state_dict, epoch; give what model\.state_dict",
+        ),
+        ({"model": state}, "state_dict holds no tensors by name, but model; give"),
+        (theirs(3), "state_dict holds no tensors by name; give"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            load_classic(source, h=3)
+    with pytest.raises(FileNotFoundError):
+        load_classic(tmp_path / "none.pt")
 
 
 def test_what_our_model_does_not_compute_is_refused(state):

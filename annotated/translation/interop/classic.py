@@ -15,6 +15,7 @@ from zipfile import ZipFile, is_zipfile
 
 import torch
 from torch import Tensor
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.translation.interop.common import check_sinusoids
@@ -23,6 +24,8 @@ from annotated.translation.storage.model_folder import model_with
 EPS = 1e-12
 SINUSOIDS = "src_embed.1.pe", "tgt_embed.1.pe"
 EMBEDDINGS = "src_embed.0.lut.weight", "tgt_embed.0.lut.weight"
+FEED_FORWARD = "encoder.layers.0.feed_forward.w_1.weight"
+NEEDED = {*SINUSOIDS, *EMBEDDINGS, FEED_FORWARD}  # whose shapes tell the settings
 
 
 def load_classic(
@@ -42,10 +45,19 @@ def load_classic(
         h: number of heads, which the weights do not show; that code's default is 8.
         dropout: for further training, on residual sums, attention weights and inside feed-forward networks.
 
-    Raises KeyError or ValueError naming a tensor that is missing, surplus or of the wrong shape.
+    Raises ValueError naming a tensor that is missing, surplus or of the wrong shape.
     """
     name = source if isinstance(source, str | Path) else "state_dict"
-    state = load_tensors(Path(source)) if isinstance(source, str | Path) else dict(source)
+    loaded = load_tensors(Path(source)) if isinstance(source, str | Path) else source
+    if not (isinstance(loaded, Mapping) and all(isinstance(x, Tensor) for x in loaded.values())):
+        names = f", but {', '.join(map(str, loaded))[:80]}" if isinstance(loaded, Mapping) else ""
+        raise ValueError(f"{name} holds no tensors by name{names}; give what model.state_dict() returns")
+    state = {key: tensor.detach() for key, tensor in loaded.items()}
+    consume_prefix_in_state_dict_if_present(state, "module.")  # of a model under DistributedDataParallel
+    if missing := NEEDED - state.keys():
+        raise ValueError(
+            f"{name}: tensor {min(missing)} is missing; give a whole state_dict() of that code's"
+        )
     config = infer_config(state, h, dropout)
     tensors = {}
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions
@@ -57,32 +69,33 @@ def load_classic(
     return model_with(config, tensors, name).eval()
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Load tensors by name from a `torch.save` file; nothing else is unpickled.
+def load_tensors(path: Path) -> Any:
+    """Load a `torch.save` file of tensors, lists and dictionaries; nothing else is unpickled.
 
-    Raises ValueError for a damaged file, and for anything but tensors by name.
+    Raises ValueError for a damaged file, and for one that holds anything else.
     """
     if is_zipfile(path):  # as since PyTorch 1.6; `torch.load` compares no checksums
         with ZipFile(path) as archive:
             if archive.testzip():
                 raise ValueError(f"{path} is damaged: its content does not match its checksums")
     try:
-        state: Any = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: tensor.detach() for name, tensor in state.items()}
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
     except Exception:  # other files raise errors of every kind
         written = "as torch.save(model.state_dict(), 'weights.pt') writes"
         raise ValueError(f"{path} is not a file of tensors by name, {written}") from None
 
 
 def infer_config(state: Mapping[str, Tensor], h: int, dropout: float) -> TransformerConfig:
-    """Infer settings from shapes. Raises KeyError naming a tensor that is missing."""
+    """Infer settings from the shapes of the tensors that are needed."""
     numbers = (re.match(r"encoder\.layers\.(\d{1,9})\.", name) for name in state)
     return TransformerConfig(
         src_vocab=len(state[EMBEDDINGS[0]]),
         tgt_vocab=len(state[EMBEDDINGS[1]]),
         N=1 + max((int(number[1]) for number in numbers if number), default=0),
         d_model=state[EMBEDDINGS[0]].size(-1),
-        d_ff=len(state["encoder.layers.0.feed_forward.w_1.weight"]),
+        d_ff=len(state[FEED_FORWARD]),
         h=h,
         dropout=dropout,
         attention_dropout=dropout,
