@@ -55,9 +55,7 @@ def load_classic(
     state = {key: tensor.detach() for key, tensor in loaded.items()}
     consume_prefix_in_state_dict_if_present(state, "module.")  # of a model under DistributedDataParallel
     if missing := NEEDED - state.keys():
-        raise ValueError(
-            f"{name}: tensor {min(missing)} is missing; give a whole state_dict() of that code's"
-        )
+        raise ValueError(f"{name}: tensor {min(missing)} is missing; give what model.state_dict() returns")
     config = infer_config(state, h, dropout)
     tensors = {}
     for table in SINUSOIDS:  # that code computes them in float32, a little off at late positions

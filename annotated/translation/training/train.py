@@ -227,7 +227,8 @@ def make_batches(
     batches = TokenBatches(pairs, config.max_tokens, seed=config.seed)
     if (updates := math.ceil(len(batches) / config.accumulate)) < FEW_UPDATES:
         number = "1 update" if updates == 1 else f"{updates} updates"
-        print_message(f"  an epoch has only {number}: a smaller max_tokens gives more")
+        advice = "a smaller --max-tokens, in Python max_tokens, gives more"
+        print_message(f"  an epoch has only {number}: {advice}")
     if "val" not in corpus:
         return batches, None
     held_out = encode_corpus(corpus["val"], src, tgt, limit, cache)
