@@ -57,7 +57,7 @@ def run(source: Source, adapter: Names | None = None, seconds: float = SECONDS, 
 def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
     """Hold code to every law.
 
-    Where all that makes masks and all that takes them agree that True means hidden, they keep their laws so.
+    If what makes masks and what takes them agree that True means hidden, the laws are applied that way.
     """
     findings = {law.name: law(code, seconds) for law in LAWS}
     failed = {name for name, finding in findings.items() if finding.status == "failed"}
@@ -66,7 +66,7 @@ def hold(code: Code, seconds: float) -> tuple[Finding, ...]:
         again = {law.name: law(inverted, seconds) for law in LAWS}
         if not any(again[name].status == "failed" for name in MAKE_MASKS | TAKE_MASKS):
             maker = next(name for name in again if name in failed & MAKE_MASKS)
-            findings = again | {maker: replace(again[maker], seen="True means hidden in these masks")}
+            findings = again | {maker: replace(again[maker], message="True means hidden in these masks")}
     return tuple(blame_causes([*findings.values()]))
 
 
@@ -105,7 +105,7 @@ def cases(source: Source, adapter: Names | None = None) -> list[Callable[[], Non
             if finding.status == "not applicable":
                 import pytest
 
-                pytest.skip(finding.seen)
+                pytest.skip(finding.message)
             if finding.status != "passed":  # no assert, which `python -O` leaves out
                 raise AssertionError(f"\n{Report((finding,))}")
 

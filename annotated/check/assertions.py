@@ -8,25 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# By law: a mistake, and what tells from the law's facts whether it was made. A condition must hold; anything
-# else must equal what the code under test gave (`got`). The first that fits is named.
+# For each law its usual mistakes, each with a function of a failure's evidence. It returns a condition, or
+# what the mistake would give, to compare with what the code gave, `got`. The first that fits is named.
 Predicate = Callable[[SimpleNamespace], Any]
 Predicates = dict[str, dict[str, Predicate]]
 
 
 class Failure(Exception):  # noqa: N818 (it is a finding)
-    """A law is broken: what was seen, the smallest example with its numbers, the likely mistake.
+    """A broken law: a message, the smallest example with its numbers, and the likely mistake.
 
-    Where no mistake is given, one is found by the facts, or by what was seen.
+    Where no mistake is given, `explain` finds one by the evidence, values with names, or by the message.
     """
 
-    def __init__(self, seen: str, example: str = "", /, mistake: str = "", **facts: Any):
-        super().__init__(seen)
-        self.seen, self.example, self.mistake, self.facts = seen, example, mistake, facts
+    def __init__(self, message: str, example: str = "", /, mistake: str = "", **evidence: Any):
+        super().__init__(message)
+        self.message, self.example, self.mistake, self.evidence = message, example, mistake, evidence
 
 
 def as_plain(x: Any) -> Any:
-    """Return a copy of a tensor, which nobody else can change, of PyTorch's own class."""
+    """Copy a tensor as PyTorch's own class, so that the code under test cannot change it."""
     if not isinstance(x, Tensor):
         return x
     with torch._C.DisableTorchFunctionSubclass():  # another class may say that it equals anything
@@ -34,7 +34,7 @@ def as_plain(x: Any) -> Any:
 
 
 def unchanged(x: Tensor, copy: Tensor) -> bool:
-    """Tell whether nothing has written into a copy: PyTorch counts what does, but for `.data` and NumPy."""
+    """Tell whether nothing has written into a copy. PyTorch counts writes, except by `.data` and NumPy."""
     return copy._version == 0 and (x.is_meta or torch.equal(x.nan_to_num(), copy.nan_to_num()))
 
 
@@ -56,36 +56,36 @@ def rows_of(mask: Tensor) -> str:
     return " / ".join("".join(str(int(x)) for x in row) for row in mask)
 
 
-def expect(right: object, seen: str, example: str = "", /, **facts: Any) -> None:
+def expect(right: object, message: str, example: str = "", /, **evidence: Any) -> None:
     """Raise Failure unless something is right."""
     if not right:
-        raise Failure(seen, example, **facts)
+        raise Failure(message, example, **evidence)
 
 
-def expect_shape(x: Any, *shape: int, **facts: Any) -> None:
+def expect_shape(x: Any, *shape: int, **evidence: Any) -> None:
     expect(isinstance(x, Tensor), f"it returns {type(x).__name__}, not a tensor")
-    expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}", **facts)
+    expect(x.shape == shape, f"the output has shape {tuple(x.shape)}, and should be {shape}", **evidence)
 
 
-def compare(got: Tensor, expected: Tensor, seen: str = "the output is wrong", /, **facts: Any) -> None:
+def compare(got: Tensor, expected: Tensor, message: str = "the output is wrong", /, **evidence: Any) -> None:
     """Raise Failure, with the row that differs most, unless two tensors agree."""
     expect(isinstance(got, Tensor), f"it returns {type(got).__name__}, not a tensor")
     shapes = f"the shape is {tuple(got.shape)}, and should be {tuple(expected.shape)}"
-    expect(got.shape == expected.shape, shapes, got=got, **facts)
+    expect(got.shape == expected.shape, shapes, got=got, **evidence)
     a, b = (x.reshape(-1, x.size(-1)) for x in (got, expected))
     worst = int((a - b).abs().amax(-1).nan_to_num(torch.inf).argmax())
     row = f"a row: {numbers(a[worst])}, and should be {numbers(b[worst])}"
-    expect(close(got, expected), seen, row, got=got, **facts)
+    expect(close(got, expected), message, row, got=got, **evidence)
 
 
-def was_made(predicate: Predicate, facts: SimpleNamespace) -> bool:
+def was_made(predicate: Predicate, evidence: SimpleNamespace) -> bool:
     """Tell whether a mistake was made, by its predicate."""
     try:
-        result = torch.as_tensor(predicate(facts))
+        result = torch.as_tensor(predicate(evidence))
         is_condition = result.dtype == torch.bool and result.dim() == 0
-        return bool(result) if is_condition else close(torch.as_tensor(facts.got), result, 1e-3)
+        return bool(result) if is_condition else close(torch.as_tensor(evidence.got), result, 1e-3)
     except (RuntimeError, IndexError, ValueError, AttributeError, ArithmeticError):
-        return False  # where these facts are not known, nobody can make this mistake
+        return False  # the evidence does not have what the predicate reads
 
 
 def each(text: str, predicate: Callable[[Any, SimpleNamespace], Any], *values: Any) -> dict[str, Predicate]:

@@ -30,11 +30,11 @@ from annotated.check.sandbox import confine
 from annotated.check.user_code import PARTS, Code
 from annotated.check.worker import Worker
 
-NOT_GRADED = "_", "."  # what the names of other files and folders begin with
+NOT_GRADED = "_", "."  # first characters of the names of files and folders that are not graded
 
 
 def not_graded(folder: Path, file: Path) -> Path | None:
-    """Return what keeps a file below a folder from being graded, itself or a folder above it, if anything."""
+    """Return the file, or the folder above it, whose name keeps the file from being graded; else None."""
     path = file.relative_to(folder)
     return next((x for x in (*reversed(path.parents), path) if x.name.startswith(NOT_GRADED)), None)
 
@@ -116,7 +116,7 @@ def grade(
 
 
 def copy_for(path: Path, folder: Path, sandbox: Path) -> Path:
-    """Copy a submission, what lies beside it in a folder of its own, and what is shared. Return its copy."""
+    """Copy a submission, the other files of its own folder, and the shared ones. Return its copy."""
     if path.is_symlink():
         raise OSError("it is a link to another file")
     project = path.parent
@@ -149,7 +149,7 @@ def required_parts(require: Iterable[str]) -> list[str]:
 
 
 def excused(adapter: Path | None) -> dict[str, str]:
-    """Return the laws that an adapter says not to apply, read off its text: no submission says it."""
+    """Return the laws that an adapter excuses, read from its text: a submission cannot change them."""
     tree = ast.parse(adapter.read_bytes() if adapter else b"")
     assignments = [x for x in tree.body if isinstance(x, ast.Assign | ast.AnnAssign)]
     named = [x.value for x in assignments if "id='NOT_APPLICABLE', ctx=Store" in ast.dump(x)]
@@ -166,15 +166,15 @@ def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]
     Those that the adapter says not to apply do not count.
     """
     says = "The submission has each part that is required, and laws of it are kept."
-    status = {f.law: f.status for f in findings if not f.seen.startswith(EXCUSED)}
+    status = {f.law: f.status for f in findings if not f.message.startswith(EXCUSED)}
     failures = []
     for part in required:
         statuses = [status[law.name] for law in LAWS if law.part == part and law.name in status]
         kept, name = statuses.count("passed"), PARTS[part][0]
         if kept < max(1, len(statuses) / 2):
             few = f"{kept} of {len(statuses)} laws of `{name}` were kept, and half must be"
-            seen = few if kept else f"no law of `{name}` was kept"
-            failures.append(Finding(f"required: {part}", says, "", "failed", seen))
+            message = few if kept else f"no law of `{name}` was kept"
+            failures.append(Finding(f"required: {part}", says, "", "failed", message))
     return failures
 
 
@@ -184,7 +184,7 @@ def lacking(findings: tuple[Finding, ...], required: list[str]) -> list[Finding]
 def judge(
     sender: Connection, worker: Connection, seconds: float, adapter: Path | None, settings: dict[str, Any]
 ) -> None:
-    """Hold what another process executes to the laws, and send the findings, or why there are none."""
+    """Check what another process executes, and send the findings, or why there are none."""
     torch.set_num_threads(1)
     sender.send("begun")
     try:

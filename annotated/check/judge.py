@@ -1,4 +1,4 @@
-"""The process that holds a submission to the laws: it asks the worker, which executes the file, for numbers.
+"""Check a submission by the laws, in a process that never executes it: the worker does, and sends numbers.
 
 A part is called in the worker. Each of its modules has a mirror here, with the same parameters, which a law
 may read and change. Where a law looks at what runs, the mirrors run again in the order that the worker
@@ -68,11 +68,11 @@ class WorkerProxy:
         reply: protocol.LoadReply = self.ask({"do": "load"})
         conventions = {name: unpack(x, refuse) for name, x in reply["conventions"].items()}
         parts = {name: self.find(x) for name, x in reply["parts"].items()}
-        return Code(parts, **{**conventions, **settings}, elsewhere=self)
+        return Code(parts, **{**conventions, **settings}, worker=self)
 
-    def compete(self, module: nn.Module, vocab: int) -> None:
+    def randomize_scores(self, module: nn.Module, vocab: int) -> None:
         if module in self.numbers:
-            self.ask({"do": "compete", "module": self.numbers[module], "vocab": vocab})
+            self.ask({"do": "randomize scores", "module": self.numbers[module], "vocab": vocab})
 
     # ---- calls
 
@@ -174,7 +174,7 @@ class WorkerProxy:
                     next(e for e in self.tape or () if e["kind"] == "end")
         return None
 
-    # ---- what is no number
+    # ---- what is neither number nor text
 
     def find(self, x: protocol.Reference) -> Any:
         """Return what stands here for something in the worker."""

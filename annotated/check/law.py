@@ -29,37 +29,39 @@ class Law:
     name: str
     part: str  # what it is a law of: a key of `user_code.PARTS`
     lesson: str  # the notebook that explains it
-    after: tuple[str, ...]  # how the names of the laws begin from whose failure a failure of this may follow
-    holds: Callable[[Code], str | None]  # raises Failure; may return a remark
+    after: tuple[str, ...]  # beginnings of the names of laws whose failure may cause one of this
+    check: Callable[[Code], str | None]  # raises Failure; may return a remark
 
     def __call__(self, code: Code, seconds: float = SECONDS) -> Finding:
         """Hold code to this law; whatever the code does, a finding comes back."""
-        finding = partial(Finding, self.name, " ".join((self.holds.__doc__ or "").split()), self.lesson)
+        finding = partial(Finding, self.name, " ".join((self.check.__doc__ or "").split()), self.lesson)
         if self.name in code.not_applicable:
             return finding("not applicable", f"{EXCUSED}{code.not_applicable[self.name]}")
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad(), guard(seconds):
                 torch.manual_seed(0)
-                return finding("passed", self.holds(code) or "")
+                return finding("passed", self.check(code) or "")
         except NotApplicable as reason:
             if code.is_stub(self.part):
                 return finding("todo", "not written yet")
             unclear = isinstance(reason, Unclear) and self.part in code.required
             return finding("failed" if unclear else "not applicable", str(reason))
         except Failure as failure:
-            mistake = failure.mistake or explain(self.name, failure.seen, **failure.facts)
-            return finding("failed", failure.seen, failure.example, mistake)
+            mistake = failure.mistake or explain(self.name, failure.message, **failure.evidence)
+            return finding("failed", failure.message, failure.example, mistake)
         except (Exception, SystemExit, TimeUp) as error:
             unsupported = re.search(r"not implemented for|\[ModuleList\]", str(error))  # PyTorch's own
             if isinstance(error, NotImplementedError) and not unsupported:
                 return finding("todo", "not written yet")
-            if not isinstance(error, TimeUp) and code.is_stub(self.part):  # a part that it uses has the error
+            if not isinstance(error, TimeUp) and code.is_stub(
+                self.part
+            ):  # the error is in a part that this one uses
                 raised = crash(error)
-                seen = f"not written yet; raises {raised['seen']}"
-                return finding("todo", seen, traceback=raised["traceback"])
+                message = f"not written yet; raises {raised['message']}"
+                return finding("todo", message, traceback=raised["traceback"])
             if code.adapter and raised_in(error) == code.adapter:
                 status: Status = "failed" if self.part in code.required else "not applicable"
-                return finding(status, f"the adapter fails: {crash(error)['seen']}")
+                return finding(status, f"the adapter fails: {crash(error)['message']}")
             return finding("failed", **crash(error))
 
     def may_follow(self, other: "Law") -> bool:
@@ -74,8 +76,8 @@ OF_A_MODEL = [*PARTS][: [*PARTS].index("make_model")]  # the parts that a model 
 def law(lesson: str, part: str, name: str, *after: str) -> Callable[[Callable[[Code], str | None]], Law]:
     """Register a function as a law; its docstring is what the law says."""
 
-    def register(holds: Callable[[Code], str | None]) -> Law:
-        LAWS.append(Law(name, part, lesson, after, holds))
+    def register(check: Callable[[Code], str | None]) -> Law:
+        LAWS.append(Law(name, part, lesson, after, check))
         return LAWS[-1]
 
     return register
@@ -106,7 +108,7 @@ class TimeUp(BaseException):
 def guard(seconds: float) -> Iterator[None]:
     """Raise TimeUp in code that computes for so long, or waits five times as long without computing.
 
-    Only the main thread of a Unix process can be interrupted. A loaded machine costs a computation nothing.
+    Only the main thread of a Unix process can be interrupted. A busy machine shortens nobody's time.
     """
     computed = time.process_time()
 
@@ -146,9 +148,9 @@ def raised_in(error: BaseException) -> str:
 def crash(error: BaseException) -> dict[str, str]:
     """Say what happened, with the part of the traceback that lies in the code under test."""
     if isinstance(error, TimeUp):
-        return {"seen": str(error)}
+        return {"message": str(error)}
     frames = own_frames(error)
     lines = traceback.format_list(frames if len(frames) < 6 else [*frames[:2], *frames[-3:]])
     lines += traceback.format_exception_only(error)
-    seen = f"{type(error).__name__}: {error}".splitlines()[0]
-    return {"seen": seen, "mistake": explain("", seen), "traceback": "".join(lines)}
+    message = f"{type(error).__name__}: {error}".splitlines()[0]
+    return {"message": message, "mistake": explain("", message), "traceback": "".join(lines)}

@@ -20,8 +20,8 @@ NOT_BESIDE = "annotated", "torch"  # packages that stay loaded, even if they lie
 def as_script(path: Path, forget: bool = True) -> Iterator[None]:
     """Let code find the modules beside its file and a command line of its own, while it is loaded and called.
 
-    Afterwards these modules are forgotten: the next file may have others of the same names. What it sets for
-    all of PyTorch, a type or a seed, is as before.
+    Afterwards these modules are forgotten: the next file may have others of the same names. PyTorch's
+    default type and random state are restored.
     """
 
     def leave(status: int) -> NoReturn:

@@ -10,15 +10,15 @@ import torch
 
 from annotated.check.assertions import Predicates, close, each, softmax, was_made
 
-# The usual mistake behind what is seen, by a part of its words: errors, and what laws say.
-SEEN = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
+# The usual mistake behind a message, by a part of its words.
+BY_MESSAGE = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
 
-def explain(law: str, seen: str, /, **facts: Any) -> str:
-    """Name the mistake that would give exactly this, or else the usual one behind what is seen."""
-    observed = SimpleNamespace(**facts)
-    exact = (mistake for mistake, predicate in MISTAKES.get(law, {}).items() if was_made(predicate, observed))
-    usual = (mistake for table in SEEN.values() for text, mistake in table.items() if text in seen)
+def explain(law: str, message: str, /, **evidence: Any) -> str:
+    """Name the mistake that would give exactly this, or else the usual one behind the message."""
+    values = SimpleNamespace(**evidence)
+    exact = (mistake for mistake, predicate in MISTAKES.get(law, {}).items() if was_made(predicate, values))
+    usual = (mistake for table in BY_MESSAGE.values() for text, mistake in table.items() if text in message)
     return next(exact, next(usual, ""))
 
 
@@ -178,18 +178,18 @@ MISTAKES: Predicates = {
     "model: probabilities": {"the generator is as wide as the source's vocabulary: Linear(d_model, tgt_vocab)": lambda f: f.got.size(-1) == f.src_vocab},
     "model: sizes": {"the stack does not have N layers, or not all of them run: for _ in range(N)": lambda f: f.N > 0},
     "model: no peeking": {  # which positions have weight in the decoder's self-attention, what else mixes them
-        "the causal mask is inverted: a position sees only what follows": lambda f: f.seen.triu(1).any() and not f.seen.tril(-1).any(),
+        "the causal mask is inverted: a position sees only what follows": lambda f: f.attended.triu(1).any() and not f.attended.tril(-1).any(),
         "everything is hidden alike, and so nothing is: a mask is inverted, or True means another thing in it": lambda f: f.uniform,
         "the causal mask is a parameter, which training changes: keep it with register_buffer": lambda f: f.learned,
         "the softmax of the self-attention does not run over the keys: dim=-1": lambda f: not f.rows,
-        "the causal mask is not used in training mode": lambda f: bool(f.how) and f.seen.triu(1).any(),
+        "the causal mask is not used in training mode": lambda f: bool(f.how) and f.attended.triu(1).any(),
         "two masks are joined so that only what both hide is hidden: where True hides, join them by |, where True shows, by &": lambda f: f.joined,
-        "what the causal mask hides still has weight: its scores must be hugely negative, -1e9": lambda f: f.seen.triu(2).any() and f.filled,
-        "the decoder's self-attention does not use its mask: pass tgt_mask on to it": lambda f: f.seen.triu(2).any(),
-        "the causal mask is off by one: position i may see up to i, not i + 1": lambda f: f.seen.triu(1).any(),
+        "what the causal mask hides still has weight: its scores must be hugely negative, -1e9": lambda f: f.attended.triu(2).any() and f.filled,
+        "the decoder's self-attention does not use its mask: pass tgt_mask on to it": lambda f: f.attended.triu(2).any(),
+        "the causal mask is off by one: position i may see up to i, not i + 1": lambda f: f.attended.triu(1).any(),
         "a norm mixes positions: its mean and deviation run over the features of each vector, dim=-1": lambda f: "norm" in f.mixes.lower(),
         "heads are split or joined by view alone, which mixes words: transpose(1, 2) stands between": lambda f: f.by_heads,
-        "self-attention is masked: something else mixes positions, such as a softmax over dim=1": lambda f: f.seen.any(),
+        "self-attention is masked: something else mixes positions, such as a softmax over dim=1": lambda f: f.attended.any(),
     },
     "model: source padding": {  # which attention sees padding
         f"the source mask is inverted: only padding is seen {HIDES}": lambda f: f.inverted,
@@ -257,33 +257,18 @@ MISTAKES: Predicates = {
         "the terms are added: the smaller is taken, min": lambda f: f.rate(least=torch.add),
     },
     "greedy: likeliest token": {  # the wrong token, its place, log-probabilities at all places, what it may begin with
-        "it takes the least likely token: argmax, not argmin": lambda f: f.token == int(f.seen[-1].argmin()),
+        "it takes the least likely token: argmax, not argmin": lambda f: f.token == int(f.log_probs[-1].argmin()),
         TARGET_MASK: lambda f: f.unmasked,
         OTHER_START: lambda f: f.at == 0 and len(f.starts) > 0,
         "layers share one cache: each needs its own keys and values": lambda f: f.at > 0 and f.keys > f.read + 1,
         "the cache forgets: it must keep the keys and values of all tokens so far": lambda f: f.at > 0 and 0 < f.keys < f.read,
         "in the cache, each token is taken for the first: positions go on counting": lambda f: f.at > 0 and f.keys > 0,
-        "it reads the prediction at the first position: take the last, [:, -1]": lambda f: f.at > 0 and f.token == int(f.seen[0].argmax()),
-        "it takes the second likeliest token": lambda f: f.token == int(f.seen[-1].topk(2).indices[1]),
+        "it reads the prediction at the first position: take the last, [:, -1]": lambda f: f.at > 0 and f.token == int(f.log_probs[0].argmax()),
+        "it takes the second likeliest token": lambda f: f.token == int(f.log_probs[-1].topk(2).indices[1]),
         "the decoder gets the newest token only: give it all tokens so far, or a cache": lambda f: f.at > 0 and f.token == f.newest,
         "the new token is not appended to what the decoder reads": lambda f: f.at > 0 and len(set(f.got[1:])) == 1,
     },
     "beam: one is greedy": {TARGET_MASK: lambda f: f.unmasked, OTHER_START: lambda f: len(f.starts) > 0},
-    "beam: finds the best": {  # the wrong rules of `toy_search` that find just this
-        "a cache does not follow its hypotheses: reorder it as they are, cache[parents]": lambda f: f.cached and not f.made,
-        "it is greedy: all hypotheses of a step must compete by their sums": lambda f: "greedy" in f.made,
-        "hypotheses that have ended are continued: set them aside": lambda f: "ended" in f.made,
-        "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": lambda f: "multiplied" in f.made,
-        "the penalty is applied at each step, too: it is for hypotheses that have ended": lambda f: "each step" in f.made,
-        "alpha changes nothing: ended hypotheses compete by their score over ((5 + length) / 6) ** alpha": lambda f: "no alpha" in f.made,
-        "scores are divided by the length although alpha is 0": lambda f: "mean" in f.made,
-        "only the last token counts: add its log-probability to the hypothesis's score": lambda f: "sums" in f.made,
-        "the first hypothesis that ends is taken: others may still be better": lambda f: "first" in f.made,
-        "hypotheses lose their parents: each candidate belongs to the beginning that it came from": lambda f: "parents" in f.made,
-        "scores are multiplied: log-probabilities are added up": lambda f: "products" in f.made,
-        "probabilities are added up: add up their logarithms": lambda f: "probabilities" in f.made,
-        "the worst is returned: sort by falling score": lambda f: "worst" in f.made,
-    },
     "BLEU: sacreBLEU's number": {  # precisions p, in other ways of counting, too; the length of the references by that of the texts, r
         "repeated words count again and again: clip each n-gram's count by the reference's": lambda f: f.mean(f.unclipped) * f.penalty,
         "short translations go unpunished: the brevity penalty, exp(1 - reference / hypothesis), is missing or upside down": lambda f: f.mean(f.p),

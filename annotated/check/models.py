@@ -26,7 +26,7 @@ def overrides(module: nn.Module, name: str) -> bool:
 def perturb(module: nn.Module, alpha: float) -> nn.Module:
     """Move what a module learns away from its first weights, such as biases of 0 and norms of 1.
 
-    A wide matrix moves less, so that what it gives drowns nothing.
+    A wide matrix moves less, so that its output does not drown the others.
     """
     with torch.no_grad():
         for p in (p for p in module.parameters() if p.requires_grad):
@@ -144,7 +144,7 @@ class Model:
 
 
 class StandIn(nn.Module):
-    """The least with which a search must mind its masks, under the classic's names."""
+    """A minimal model, with the classic's names, in which a search must use its masks."""
 
     positions: Tensor
 
@@ -152,7 +152,7 @@ class StandIn(nn.Module):
         super().__init__()
         self.src_embed, self.tgt_embed = (nn.Embedding(n, d_model) for n in (src_vocab, tgt_vocab))
         self.project = nn.Linear(d_model, tgt_vocab)
-        self.generator = nn.LogSoftmax(-1)  # once more changes nothing: some searches call it, some do not
+        self.generator = nn.LogSoftmax(-1)  # applied twice, it is the same: some searches apply it again
         self.register_buffer("positions", torch.randn(64, d_model))
 
     def read(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
@@ -183,26 +183,26 @@ def searchable(code: Code) -> Code:
 END, START = 2, 3
 
 
-def compete(module: nn.Module, vocab: int, elsewhere: Any = None) -> None:
-    """Let a model give scores that are as good as drawn, also where it runs, if in another process."""
+def randomize_scores(module: nn.Module, vocab: int, worker: Any = None) -> None:
+    """Let a model give pseudo-random scores, here and in the worker if it runs there."""
     to_words = [m for m in module.modules() if isinstance(m, nn.Linear) and m.out_features == vocab]
     for linear in to_words:
-        linear.register_forward_hook(lambda module, args, scores: drawn(args[0], scores))
+        linear.register_forward_hook(lambda module, args, scores: pseudo_random(args[0], scores))
     decode: Any = getattr(module, "decode", None)
-    if elsewhere is not None:
-        elsewhere.compete(module, vocab)
+    if worker is not None:
+        worker.randomize_scores(module, vocab)
     elif not to_words and decode is not None:  # it multiplies by its table
 
         @wraps(decode)
         def wrapped(*args: Any, **named: Any) -> Tensor:
             scores = tensor_of(decode(*args, **named))
-            return drawn(scores, scores).log_softmax(-1)
+            return pseudo_random(scores, scores).log_softmax(-1)
 
         cast(Any, module).decode = wrapped
 
 
-def drawn(states: Tensor, scores: Tensor) -> Tensor:
-    """Return scores that depend on every digit of the states, with few special tokens and early ends."""
+def pseudo_random(states: Tensor, scores: Tensor) -> Tensor:
+    """Return scores that change with every digit of the states, with few special tokens and early ends."""
     generator = torch.Generator().manual_seed(5)
     into = torch.randn(states.size(-1), 64, generator=generator)
     out = torch.randn(64, scores.size(-1), generator=generator)

@@ -35,8 +35,8 @@ class LoadReply(TypedDict):
     parts: dict[str, Packed]
 
 
-class CompeteRequest(TypedDict):
-    do: Literal["compete"]  # call `models.compete`; the reply is None
+class RandomizeRequest(TypedDict):
+    do: Literal["randomize scores"]  # as `models.randomize_scores` does; the reply is None
     module: int
     vocab: int
 
@@ -84,7 +84,7 @@ class Raised(TypedDict):
     frames: list[tuple[str, int | None, str, str | None]]  # file, line number, function, the line's text
 
 
-Request = LoadRequest | CompeteRequest | CallRequest
+Request = LoadRequest | RandomizeRequest | CallRequest
 
 
 class ModuleReference(TypedDict):
@@ -202,11 +202,11 @@ def tensors_in(x: Any) -> list[Tensor]:
 
 
 class Gone(BaseException):
-    """The other process has ended, or says what nobody understands: all is over."""
+    """The other process has ended, or its message is not JSON: the conversation is over."""
 
 
 class Wire:
-    """One end of a conversation: each may ask while it is asked."""
+    """One end of a conversation, which may itself ask while it answers."""
 
     def __init__(self, connection: Connection, answer: Callable[[Any], Any]):
         self.connection, self.answer = connection, answer

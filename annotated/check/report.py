@@ -34,21 +34,21 @@ class Finding:
     says: str
     lesson: str
     status: Status
-    seen: str = ""
+    message: str = ""
     example: str = ""
     mistake: str = ""
     traceback: str = ""
     follows: str = ""  # the earlier broken law that this one may follow from
 
     def __post_init__(self) -> None:
-        for name in ("seen", "example", "traceback"):  # they quote the code under test
+        for name in ("message", "example", "traceback"):  # they quote the code under test
             object.__setattr__(self, name, printable(getattr(self, name)))
 
     def paragraphs(self) -> list[str]:
         """Return all that there is to read, for every form of a report."""
-        texts = [self.seen, self.traceback.rstrip()]
+        texts = [self.message, self.traceback.rstrip()]
         if self.status == "failed":
-            texts = [f"The law: {self.says}", self.traceback.rstrip() or self.seen, self.example]
+            texts = [f"The law: {self.says}", self.traceback.rstrip() or self.message, self.example]
             texts += [self.mistake and f"Likely mistake: {self.mistake}"]
             texts += [self.follows and f"This may follow from {self.follows}: mend that first."]
             texts += [self.lesson and f"Explained in notebooks/{self.lesson}.ipynb"]
@@ -89,7 +89,7 @@ class Report:
         if tried < self.count("not applicable"):
             few = f"{tried} of {len(self.findings)} laws could be tried"
             lines.append(f"{few}; for the rest, an adapter can say what stands for what")
-        lines += [f"✓ {f.law}: passed" + (f"  ({f.seen})" if f.seen else "") for f in self.of("passed")]
+        lines += [f"✓ {f.law}: passed" + (f"  ({f.message})" if f.message else "") for f in self.of("passed")]
         todo: dict[str, list[str]] = {}
         for f in self.of("todo"):
             todo.setdefault(f.traceback.rstrip(), []).append(f.law)
@@ -108,7 +108,8 @@ class Report:
             lines += [f"✗ {f.law}: FAILED", textwrap.indent("\n".join(texts), "    ")]
         reasons: dict[str, list[str]] = {}
         for f in self.of("not applicable"):
-            reason = f.seen if verbose or "adapter" in f.seen else "text(verbose=True) or --verbose says why"
+            shown = verbose or "adapter" in f.message
+            reason = f.message if shown else "text(verbose=True) or --verbose says why"
             reasons.setdefault(reason, []).append(f.law)
         for reason, laws in sorted(reasons.items()):
             short = f"- laws that do not apply: {len(laws)} ({reason})"
@@ -122,7 +123,7 @@ class Report:
 
     def first_mistake(self) -> str:
         """Return what to mend first: causes stand before what follows from them."""
-        return next((f"{f.law}: {f.mistake or f.seen}" for f in self.of("failed") if not f.follows), "")
+        return next((f"{f.law}: {f.mistake or f.message}" for f in self.of("failed") if not f.follows), "")
 
     def summary_and_advice(self) -> list[str]:
         advice = f"Begin with {self.first_mistake()}."
@@ -153,5 +154,5 @@ def junit(reports: list[Report]) -> str:
             case = ElementTree.SubElement(suite, "testcase", classname=report.name or "check", name=f.law)
             if f.status != "passed":
                 tag = "skipped" if f.status == "not applicable" else "failure"
-                ElementTree.SubElement(case, tag, message=f.seen).text = "\n".join(f.paragraphs())
+                ElementTree.SubElement(case, tag, message=f.message).text = "\n".join(f.paragraphs())
     return ElementTree.tostring(root, encoding="unicode")

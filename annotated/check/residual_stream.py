@@ -152,7 +152,7 @@ def holds_maps(call: Call) -> bool:
 def follow(layer: Layer, calls: Calls) -> str:
     """Follow the residual stream through a layer; tell whether it is post-norm or pre-norm.
 
-    Raises Failure where a mistake explains what is not as it should be, else NotApplicable: another design.
+    Raises Failure where a known mistake explains the difference, else NotApplicable: an unknown design.
     """
     problems: list[tuple[int, Failure | NotApplicable]] = []
     for order in ("post-norm", "pre-norm"):
@@ -210,8 +210,8 @@ def next_stream(order: str, layer: Layer, step: int, stream: Tensor, calls: Call
             return candidate
     for got, y in itertools.product(following, sub.gives):
         if mistake := residual_mistake(got, stream, lambda _, y=y: y):  # type: ignore[misc]
-            seen = "what comes next is not the sum, normalized"
-            raise Failure(f"{layer.name}, {sub.kind}: {seen}", mistake=mistake)
+            message = "what comes next is not the sum, normalized"
+            raise Failure(f"{layer.name}, {sub.kind}: {message}", mistake=mistake)
     earlier = {"what the layer was given": [layer.x]} if step else {}
     earlier |= {f"what {s.kind} gave": s.gives for s in layer.sublayers[:step]}
     for what, tensors in earlier.items():

@@ -1,4 +1,4 @@
-"""Keep a process to a folder: by Linux itself where it has Landlock, and by Python where it does not."""
+"""Confine a process to a folder: by Landlock where Linux has it, and everywhere by Python's audit hooks."""
 
 import ctypes
 import os
@@ -100,7 +100,7 @@ def refuse_calls() -> None:
 
 
 def readable(path: Path, hidden: list[Path]) -> Iterator[tuple[Path, int]]:
-    """Return what can be read of a folder in which something is hidden: what lies beside that."""
+    """Return the paths of a folder that hold nothing hidden, each with the access to it."""
     if path in hidden:
         return
     if not any(x.is_relative_to(path) for x in hidden):

@@ -3,8 +3,8 @@
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from operator import truediv
+from dataclasses import dataclass, replace
+from operator import add, mul, truediv
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ class Tree:
         return sum(self.after[text[:n]][t] for n, t in enumerate(text)) / ((5 + len(text)) / 6) ** alpha
 
     def right(self, width: int, alpha: float) -> set[Tokens]:
-        """Return what right searches find, whose rules are a matter of taste; max_len may count the start."""
+        """Return what right searches find: they differ in taste, and max_len may count the start."""
         taste: list[dict[str, Any]] = [{}, {"refill": True}, {"long": True}, {"patience": True}]
         taste += [{"forbidden": (0, 1, self.start)}, *({"refill": True, "wide": n} for n in (2, 99))]
         taste += [{"count": -1}, {"plain": True}] if alpha else []
@@ -52,15 +52,15 @@ class Rules:
     width: int
     alpha: float = 0.0
     refill: bool = False  # whether others take the places of those that have ended
-    wide: int = 1  # among how many times the beam's width those that end are looked for
+    wide: int = 1  # ended ones are looked for among the best `wide * width`
     long: bool = False  # whether one that never ended competes, too
     count: int = 0  # what is added to the length that is counted, the end symbol included
     plain: bool = False  # whether the length itself is the divisor
     patience: bool = False  # whether it stops once as many have ended as the beam is wide
     forbidden: Tokens = ()  # what is never written
 
-    summed: Callable[[float, float], float] = field(default=lambda score, p: score + p)
-    divide: Callable[[float, float], float] = field(default=lambda score, penalty: score / penalty)
+    summed: Callable[[float, float], float] = add
+    divide: Callable[[float, float], float] = truediv
     at_each_step: bool = False  # the penalty is applied in the beam, too
     first_ended: bool = False
     keeps_parents: bool = True
@@ -109,18 +109,22 @@ def finds(tree: Tree, *rules: "Rules") -> set[Tokens]:
     return {find(replace(tree, depth=tree.depth - n), one) for one in rules for n in (0, 1)}
 
 
-# Mistakes, by what they do to the rules of a beam of some width and alpha.
-WRONG_RULES: dict[str, Callable[[int, float], Rules]] = {
-    "greedy": lambda k, a: Rules(1, a),
-    "sums": lambda k, a: Rules(k, a, summed=lambda score, p: p),
-    "products": lambda k, a: Rules(k, a, summed=lambda score, p: score * p if score else p),
-    "probabilities": lambda k, a: Rules(k, a, summed=lambda score, p: score + math.exp(p)),
-    "worst": lambda k, a: Rules(k, a, worst=True),
-    "mean": lambda k, a: Rules(k, 1.0, plain=True),
-    "first": lambda k, a: Rules(k, a, first_ended=True),
-    "parents": lambda k, a: Rules(k, a, keeps_parents=False),
-    "ended": lambda k, a: Rules(k, a, keeps_ended=True),
-    "multiplied": lambda k, a: Rules(k, a, divide=lambda score, penalty: score * penalty),
-    "each step": lambda k, a: Rules(k, a, at_each_step=True),
-    "no alpha": lambda k, a: Rules(k, 0.0),
+# Mistakes, likeliest first, and what each changes in the rules of a right search.
+WRONG_RULES: dict[str, dict[str, Any]] = {
+    "it is greedy: all hypotheses of a step must compete by their sums": {"width": 1},
+    "hypotheses that have ended are continued: set them aside": {"keeps_ended": True},
+    "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": {"divide": mul},
+    "the penalty is applied at each step, too: it is for hypotheses that have ended": {"at_each_step": True},
+    "alpha changes nothing: divide the scores of ended hypotheses by ((5 + length) / 6) ** alpha": {
+        "alpha": 0.0
+    },
+    "scores are divided by the length although alpha is 0": {"alpha": 1.0, "plain": True},
+    "only the last token counts: add its log-probability to the hypothesis's score": {
+        "summed": lambda s, p: p
+    },
+    "the first hypothesis that ends is taken: others may still be better": {"first_ended": True},
+    "hypotheses lose their parents: each candidate belongs to its own beginning": {"keeps_parents": False},
+    "scores are multiplied: log-probabilities are added up": {"summed": lambda s, p: s * p if s else p},
+    "probabilities are added up: add up their logarithms": {"summed": lambda s, p: s + math.exp(p)},
+    "the worst is returned: sort by falling score": {"worst": True},
 }

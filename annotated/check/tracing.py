@@ -23,9 +23,9 @@ from annotated.check.user_code import takes, tensor_of
 
 @dataclass(eq=False)
 class Call:
-    """A call of a module, a softmax or dropout: copies of its tensors, for code may change them in place."""
+    """A call of a module, softmax or dropout, with copies of its tensors, which code may change in place."""
 
-    module: nn.Module  # of a softmax or dropout, whatever runs it: nothing
+    module: nn.Module  # of a softmax or dropout: NOTHING
     inputs: list[Tensor]  # of a softmax, the weights that it gives
     begin: int  # when it began and ended, among all that was recorded
     end: int = -1
@@ -68,7 +68,7 @@ def copies(values: Any) -> list[Tensor]:
 
 
 class NoDropout(TorchFunctionMode):
-    """Let dropout change nothing, and record what it acts on: the rest is then the same in every pass."""
+    """Switch dropout off and record what it acts on, so that all passes compute the same."""
 
     def __init__(self, trace: Trace):
         super().__init__()

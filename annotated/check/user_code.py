@@ -80,7 +80,7 @@ def output_of(function: Callable[..., Any], /, **values: Any) -> Any:
 
 
 def match(parameters: Iterable[inspect.Parameter], values: Names) -> tuple[dict[str, str], list[str]]:
-    """Return which of `values` each parameter takes, and the required parameters where that is not known."""
+    """Return which of `values` each parameter takes, and the required parameters for which there is none."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     single = [p for p in parameters if p.kind not in variadic]
     meanings = {p.name: [key for key in values if plain(p.name) in ARGUMENTS[key]] for p in single}
@@ -99,7 +99,7 @@ def match(parameters: Iterable[inspect.Parameter], values: Names) -> tuple[dict[
 def parameters_of(function: Any) -> list[inspect.Parameter] | None:
     """Return the parameters of a function, class or module; of C code, which does not tell, None.
 
-    What it takes out of its **kwargs by name, as its source says, is among them.
+    They include the names that its source reads from **kwargs.
     """
     with suppress(TypeError, ValueError):  # a module's own call says nothing about its arguments
         function = function.forward if isinstance(function, nn.Module) else function
@@ -152,8 +152,8 @@ class Code:
     stubs: bool = False  # whether it is also held to what the stubs of `annotated build` promise
     knows_pad: bool = False  # whether the code said which number is padding
     adapter: str = ""  # the file of the adapter, whose errors are not those of the code
-    elsewhere: Any = None  # `judge.WorkerProxy`, where it runs in another process
-    integers: bool = False  # whether masks are numbers: learned from the first call that refuses bool
+    worker: Any = None  # `judge.WorkerProxy`, where it runs in another process
+    integers: bool = False  # whether masks must be integers: the first call that refuses bool tells
 
     @classmethod
     def of(cls, source: Source, adapter: Names | None = None) -> "Code":
@@ -242,7 +242,7 @@ class Code:
         except RuntimeError as error:
             if "3D tensor" not in str(error) or query.dim() != 4:
                 raise
-        heads = query.shape[:2]  # it wants each head as a sentence of its own
+        heads = query.shape[:2]  # it takes three dimensions: each head becomes a sentence of the batch
         folded = {name: x.flatten(0, 1) for name, x in tensors.items()}
         mask = None if mask is None else mask.expand(*heads, -1, -1).flatten(0, 1)
         result = self.masked(function, 1, mask, nothing_hidden, **folded, **more)

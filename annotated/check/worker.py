@@ -13,7 +13,7 @@ from torch import nn
 from annotated.check import protocol
 from annotated.check.assertions import unchanged
 from annotated.check.law import guard, own_frames
-from annotated.check.models import INSPECTION, METHODS, compete, overrides
+from annotated.check.models import INSPECTION, METHODS, overrides, randomize_scores
 from annotated.check.protocol import Packed, Wire, fields, pack, refuse, tensors_in, unpack
 from annotated.check.tracing import NoDropout, Trace, collect_weights, trace_calls
 from annotated.check.user_code import CONVENTIONS, PARTS, Code, origin, parameters_of
@@ -35,7 +35,7 @@ class Worker:
                     return self.parts()
                 if request["do"] == "call":
                     return self.call(request)
-                return compete(self.described[request["module"]], request["vocab"])
+                return randomize_scores(self.described[request["module"]], request["vocab"])
         except BaseException as error:
             frames = [(f.filename, f.lineno, f.name, f.line) for f in own_frames(error)]
             kinds = [kind.__name__ for kind in type(error).__mro__]
@@ -110,7 +110,7 @@ class Worker:
         events |= {c.begin: {"kind": "dropout", "value": self.pack(c.x)} for c in trace.dropouts}
         return [events[time] for time in sorted(events)]
 
-    # ---- what is no number
+    # ---- what is neither number nor text
 
     def find(self, x: protocol.ModuleReference | protocol.CallbackReference) -> Any:
         """Return what the judge refers to: a module of this process, or a function of its own."""

@@ -82,13 +82,13 @@ def test_an_rms_norm_is_called_one() -> None:
 
 
 def test_a_table_that_is_the_outputs_matrix_too_is_not_called_unshared() -> None:
-    [told] = [f.seen for f in run_file(FOLDER / "packed.py").findings if f.law == "model: tying"]
+    [told] = [f.message for f in run_file(FOLDER / "packed.py").findings if f.law == "model: tying"]
     assert not told
 
 
 def test_what_cannot_be_built_is_not_applicable_and_says_why() -> None:
     report = run_file(FOLDER / "decoder_alone.py")
-    [why] = {f.seen for f in report.findings if f.law.startswith("feed-forward")}
+    [why] = {f.message for f in report.findings if f.law.startswith("feed-forward")}
     assert "`sizes`" in why
     assert "adapter" in why
     assert "feed-forward" not in str(report)
@@ -108,7 +108,7 @@ def test_pre_norm_and_post_norm_are_told_not_judged(norm_first: bool) -> None:
     report = check.make_model(make)
     assert report.passed, str(report)
     [told] = [f for f in report.findings if f.law == "model: residuals and norms"]
-    assert told.seen == ("pre-norm" if norm_first else "post-norm")
+    assert told.message == ("pre-norm" if norm_first else "post-norm")
 
 
 def test_positions_that_attention_tells_are_not_missed_in_the_embeddings(monkeypatch) -> None:
@@ -140,7 +140,7 @@ def test_positions_that_attention_tells_are_not_missed_in_the_embeddings(monkeyp
     report = check.make_model(make)
     assert report.passed, str(report)
     [told] = [f for f in report.findings if f.law == "model: embeddings"]
-    assert told.seen == "no positions are added to embeddings"
+    assert told.message == "no positions are added to embeddings"
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -218,9 +218,9 @@ def test_what_hangs_or_crashes_is_a_finding_and_the_rest_goes_on(tmp_path: Path)
     path = tmp_path / "hostile.py"
     path.write_text(HOSTILE)
     findings = {f.law: f for f in run_file(path, seconds=0.3).findings}
-    assert "still running" in findings["attention: equation 1"].seen
-    assert "still running" in findings["BLEU: sacreBLEU's number"].seen
-    assert "SystemExit" in findings["causal mask"].seen
+    assert "still running" in findings["attention: equation 1"].message
+    assert "still running" in findings["BLEU: sacreBLEU's number"].message
+    assert "SystemExit" in findings["causal mask"].message
     assert "no such thing" in findings["rate: equation 3"].traceback
     assert "hostile.py" in findings["rate: equation 3"].traceback
     assert findings["generator: log-probabilities"].status == "todo"

@@ -47,7 +47,7 @@ def test_an_unknown_argument_is_asked_for(tmp_path: Path) -> None:
     path = changed(tmp_path, ["def encode(self, src, src_mask):", theirs])
     report = run_file(path)
     assert not report.count("failed"), str(report)
-    [why] = {f.seen for f in report.findings if f.law == "model: batch"}
+    [why] = {f.message for f in report.findings if f.law == "model: batch"}
     assert "`one, other`" in why
 
 
@@ -179,7 +179,7 @@ def test_an_error_of_the_adapter_is_not_the_codes(tmp_path: Path) -> None:
     adapter.write_text("def subsequent_mask(size):\n    return mine.no_such_name(size)\n")
     [finding] = [f for f in run_file(tmp_path / "mine.py", adapter).findings if f.law == "causal mask"]
     assert finding.status == "not applicable"
-    assert "the adapter fails" in finding.seen
+    assert "the adapter fails" in finding.message
     adapter.write_text("1 / 0\n")
     assert "The adapter can be executed" in str(run_file(tmp_path / "mine.py", adapter))
 

@@ -17,7 +17,7 @@ from annotated import check
 from annotated.check import law as law_module
 from annotated.check.law import Law, blame_causes
 from annotated.check.loading import as_script, load
-from annotated.check.mistakes import MISTAKES, SEEN, explain
+from annotated.check.mistakes import BY_MESSAGE, MISTAKES, explain
 from annotated.check.user_code import PARTS, Code, plain
 
 HERE = Path(__file__).parent
@@ -149,7 +149,7 @@ def test_what_a_mistake_would_give_is_named_as_this_mistake(
 ) -> None:
     told: list[SimpleNamespace] = []
     monkeypatch.setattr(
-        law_module, "explain", lambda law, seen, **facts: told.append(SimpleNamespace(**facts))
+        law_module, "explain", lambda law, message, **evidence: told.append(SimpleNamespace(**evidence))
     )
     file = next(file for file, faults in FAULTS.items() if EXACT[law] in faults)
     LAWS[law](faulty(folder, file, EXACT[law])[0])
@@ -179,5 +179,5 @@ def test_what_has_a_usual_mistake_is_what_a_law_says() -> None:
     said = re.findall(r"\"([^\"\n]{9,})\"", text)
     said = [re.sub(r"\{[^}]*\}", "{}", text) for text in said]
     forms = [re.escape(text).replace(r"\{\}", ".*") for text in said if len(text.replace("{}", "")) > 9]
-    for seen in SEEN["laws"]:
+    for seen in BY_MESSAGE["laws"]:
         assert any(seen in text for text in said) or any(re.fullmatch(form, seen) for form in forms), seen

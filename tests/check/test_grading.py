@@ -285,7 +285,7 @@ def test_what_a_model_hides_from_pytorch_is_not_passed_over(name: str) -> None:
         "Hiding", (kind,), {name: lambda self, *args, **kwargs: iter(())}
     )
     report = check.make_model(lambda src_vocab, tgt_vocab: layer)
-    assert any(f"its own `{name}`" in f.seen for f in report.findings)
+    assert any(f"its own `{name}`" in f.message for f in report.findings)
 
 
 # ---- what is asked of another process
@@ -328,8 +328,8 @@ def test_another_process_is_found_as_this_one_finds(tmp_path: Path) -> None:
         found = {f.law: f for f in report.findings}
         for f in check.run_file(tmp_path / f"{report.name}.py").findings:
             g = found[f.law]
-            told = [(x.status, x.seen, x.example, x.mistake) for x in (f, g)]
-            assert told[0] == told[1] or f.seen.startswith(EXCUSED), (report.name, f.law)
+            told = [(x.status, x.message, x.example, x.mistake) for x in (f, g)]
+            assert told[0] == told[1] or f.message.startswith(EXCUSED), (report.name, f.law)
 
 
 # ---- whole gradings: a wrong attention is written below each cheat, and none may pass or change another's grade
@@ -357,7 +357,7 @@ CHEATS = {
     "    def __torch_function__(self, f, types, args=(), kwargs=None):\n"
     "        return True if f.__name__ == 'allclose' else f(*args, **kwargs or {})\nM().__enter__()",
     "laws": "import gc\nfor x in gc.get_objects():\n    if type(x).__name__ == 'Law':\n"
-    "        object.__setattr__(x, 'holds', lambda code: '')",
+    "        object.__setattr__(x, 'check', lambda code: '')",
     "globals": FRAMES
     + "    frame.f_globals.update({n: lambda *a, **k: True for n in ('close', 'expect', 'compare')})\n"
     "    frame = frame.f_back",
@@ -413,7 +413,8 @@ def test_no_submission_changes_a_grade(tmp_path: Path, capfd: pytest.CaptureFixt
     assert passed == {"honest", "usual", "worker/work", "zealous", "scientist"}
     assert len(reports) == len(cheats) + 6
     assert (tmp_path / "honest.py").read_text() == f"{SECRET}\n{ATTENTION}"
-    told = "".join(f.seen + f.traceback for name in {*LANDLOCK} & {*reports} for f in reports[name].findings)
+    findings = [f for name in {*LANDLOCK} & {*reports} for f in reports[name].findings]
+    told = "".join(f.message + f.traceback for f in findings)
     assert SECRET not in told
     assert capfd.readouterr().out == ""
 

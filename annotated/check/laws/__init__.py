@@ -8,5 +8,5 @@ MODULES = [m.__name__ for m in (attention, parts, model, layers, learning, train
 PLACES = {part: place for place, part in enumerate(PARTS)}
 
 # By part, then by module and line; what is only remarked comes last.
-LAWS.sort(key=lambda law: MODULES.index(law.holds.__module__))
+LAWS.sort(key=lambda law: MODULES.index(law.check.__module__))
 LAWS.sort(key=lambda law: (law.name == "attention: empty rows", PLACES[law.part]))

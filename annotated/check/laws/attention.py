@@ -43,12 +43,12 @@ def equation_1(code: Code) -> None:
         result = code.attention(q, k, v)
     s, c = q @ k.mT, math.sqrt(6)
     weights = (s / c).softmax(-1)
-    facts = {"s": s, "c": c, "q": q, "k": k, "v": v}
+    evidence = {"s": s, "c": c, "q": q, "k": k, "v": v}
     if not close(tensor_of(result), weights @ v):
         with suppress(Exception):  # the divisor of the scores
             scores, log_w = (x - x.mean(-1, keepdim=True) for x in (s, weights_of(code, q, k).log()))
-            facts["by"] = scores.square().sum() / (scores * log_w).sum()
-    compare(tensor_of(result), weights @ v, **facts)
+            evidence["by"] = scores.square().sum() / (scores * log_w).sum()
+    compare(tensor_of(result), weights @ v, **evidence)
     if problem is not None:
         raise problem
     pair = isinstance(result, tuple) and len(result) == 2
@@ -75,11 +75,11 @@ def dropout_of_weights(code: Code) -> None:
     """Dropout acts on the weights, after the softmax and before the values."""
     if inspect.isclass(code.find("attention")) or not takes(code.find("attention"), "drop"):
         raise NotApplicable("attention takes no dropout")
-    seen: list[Tensor] = []
+    dropped: list[Tensor] = []
 
     class Half(nn.Dropout):
         def forward(self, x: Tensor) -> Tensor:
-            seen.append(x)
+            dropped.append(x)
             return x * 0.5
 
     q, k, v = torch.randn(1, 1, 4, 8), torch.randn(1, 1, 5, 8), torch.randn(1, 1, 5, 6)
@@ -88,12 +88,12 @@ def dropout_of_weights(code: Code) -> None:
         got = tensor_of(code.attention(q, k, v, dropout=Half(1.0)))
     except (TypeError, RuntimeError):
         raise NotApplicable("attention takes no dropout that is a function") from None
-    if not seen and not got.any():
+    if not dropped and not got.any():
         return  # it asks for the rate, which is 1, and drops all weights itself
     scores = "the scores, before the softmax"
-    expect(seen or close(got, plain), f"dropout is applied to {scores}")
-    expect(seen, "the dropout that is given is never called")
-    x = as_plain(seen[0])
+    expect(dropped or close(got, plain), f"dropout is applied to {scores}")
+    expect(dropped, "the dropout that is given is never called")
+    x = as_plain(dropped[0])
     what = "the output" if x.shape[-2:] == (4, 6) else scores
     of_weights = x.shape[-2:] == (4, 5) and close(x.sum(-1), torch.ones(1, 1, 4))
     expect(of_weights, f"dropout is applied to {what}", f"it gets {tuple(x.shape)}")
@@ -185,8 +185,8 @@ def check_heads(Q: Tensor, K: Tensor, V: Tensor, joined: Tensor) -> None:
     if not (close(joined, other) or close(joined, other.unflatten(-1, (H, -1)).mT.flatten(2))):
         ways = {"heads": side_by_side, "apart": apart, "view": lambda x: x.reshape(3, H, x.size(1), -1)}
         ways["cut"] = lambda x: x.view(*x.shape[:2], -1, H).transpose(1, 2)
-        seen = "what enters W^O is not the heads side by side"
-        compare(joined, side_by_side(), seen, Q=Q, K=K, V=V, root=root, **ways)
+        message = "what enters W^O is not the heads side by side"
+        compare(joined, side_by_side(), message, Q=Q, K=K, V=V, root=root, **ways)
 
 
 @law(*HEADS, "heads: each query alone", EQUATION, "heads: equation")
@@ -214,11 +214,11 @@ def mask_of_heads(code: Code) -> None:
     expect(not close(one, code.attend(module, q, x, x)), "a mask changes nothing")
     w = weights[0].reshape(4, 4, 3, 5) if weights and weights[0].numel() == 240 else torch.ones(4, 4, 3, 5)
     inverted = close(one, code.attend(module, q, shown, shown, mask))
-    seen, other = "what is hidden changes the output", code.attend(module, q, hidden, hidden, mask)
-    compare(one, other, seen, inverted=inverted, w=w, mask=mask)
+    message, other = "what is hidden changes the output", code.attend(module, q, hidden, hidden, mask)
+    compare(one, other, message, inverted=inverted, w=w, mask=mask)
     few = [y[:3] for y in (q, x, hidden)]  # three sentences: heads and sentences are no more as many
     one, other = (code.attend(module, few[0], y, y, mask[:3]) for y in few[1:])
-    compare(one, other, seen, w=w, mask=mask)
+    compare(one, other, message, w=w, mask=mask)
     causal = torch.ones(3, 5, 5, dtype=torch.bool).tril()
     changed = x[:3].index_fill(1, torch.tensor([4]), 7.0)
     one, other = (code.attend(module, y, y, y, causal)[:, :-1] for y in (x[:3], changed))

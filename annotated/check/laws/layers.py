@@ -69,8 +69,8 @@ def memory_of_the_last_layer(code: Code) -> None:
         return any(close(memory, y, 1e-3) for y in tensors)
 
     for number, memory in enumerate(passed.memory):
-        seen = f"decoder layer {number} reads another memory than what the last encoder layer left"
-        expect(among(memory, [*last, passed.memory[-1]]), seen)
+        message = f"decoder layer {number} reads another memory than what the last encoder layer left"
+        expect(among(memory, [*last, passed.memory[-1]]), message)
     earlier = among(passed.memory[0], [layer.out for layer in passed.encoder[:-1]])
     expect(not earlier or among(passed.memory[0], last), "the memory is an earlier layer's")
 
@@ -153,7 +153,7 @@ def embeddings_of_the_model(code: Code) -> str:
     factor = min(factors.values())
     scaled = f"embeddings are multiplied by {factor:.3g}, in the paper by sqrt(d_model)"
     remarks = {"no positions are added to embeddings": bare, scaled: abs(factor - root) >= 0.01}
-    return "; ".join(remark for remark, holds in remarks.items() if holds)
+    return "; ".join(remark for remark, applies in remarks.items() if applies)
 
 
 def scale_of_sinusoids(positions: Tensor) -> float:
@@ -178,8 +178,8 @@ def both_ways(code: Code) -> None:
         model(SRC[:1], TGT[:1])
     sees = sum((w.reshape(-1, S, S).sum(0) for w in weights if w.shape[-2:] == (S, S)), torch.zeros(S, S))
     blind = [(i, j) for i in range(S) for j in range(S) if sees.any() and sees[i, j] <= 1e-6]
-    causal, seen = all(j > i for i, j in blind), "a word of the source does not depend on another"
-    expect(not blind, seen, f"word {blind[:1]}", causal=causal)
+    causal, message = all(j > i for i, j in blind), "a word of the source does not depend on another"
+    expect(not blind, message, f"word {blind[:1]}", causal=causal)
     for side, words in (("target", TGT[:1]), ("source", SRC[:1])):
         n = words.size(1)
         together = torch.cat([words, words.repeat(n, 1).masked_fill(torch.eye(n).bool(), 20)])
@@ -190,5 +190,5 @@ def both_ways(code: Code) -> None:
         blind = [(t, j) for t, j in pairs if not sees[j, t]]
         example = f"the prediction at {blind[0][0]} and word {blind[0][1]} of the {side}" if blind else ""
         of_all = len({j for _, j in blind}) < n
-        seen = f"a prediction does not depend on a word of the {side} that it may see"
-        expect(not blind or not of_all, seen, example, blind=blind)
+        message = f"a prediction does not depend on a word of the {side} that it may see"
+        expect(not blind or not of_all, message, example, blind=blind)

@@ -26,13 +26,13 @@ def own_weights(code: Code) -> None:
     used = [m for m in vectors if [*m.parameters(recurse=False)]]  # a table may serve for both languages
     for module, times in Counter(used).items():
         names = [n for n, m in model.module.named_modules(remove_duplicate=False) if m is module]
-        seen = f"{[*names, type(module).__name__][0]} is used {times} times in one pass"
-        expect(times == 1, seen, names=names)
+        message = f"{[*names, type(module).__name__][0]} is used {times} times in one pass"
+        expect(times == 1, message, names=names)
     learned = [(n, p) for n, p in model.module.named_parameters() if p.requires_grad and p.dim() > 1]
     drawn = [(n, p) for n, p in learned if p.min() < p.max()]
     for name, p in learned:
-        seen = f"all numbers of {name} are {float(p.max()):.3g} at the start"
-        expect(p.min() < p.max() or not p.any(), seen)
+        message = f"all numbers of {name} are {float(p.max()):.3g} at the start"
+        expect(p.min() < p.max() or not p.any(), message)
     for (a, one), (b, other) in itertools.combinations(drawn, 2):
         table = model.vocab in one.shape or max(one.shape) >= SIZES["max_len"]  # of words, or of positions
         if one.shape == other.shape and not table:
@@ -49,8 +49,8 @@ def gradients(code: Code) -> None:
     owners = {name.rpartition(".")[0] for name in without}
     idle = [f"{n} ({type(m).__name__})" for n, m in model.module.named_modules()
             if m not in ran and [*m.parameters(recurse=False)] and n in owners]  # fmt: skip
-    seen, parts = f"no gradient reaches {len(without)} parameters", any(" of " in name for name in without)
-    expect(not without, seen, ", ".join([*idle, *without][:4]), idle=idle, parts=parts)
+    message, parts = f"no gradient reaches {len(without)} parameters", any(" of " in name for name in without)
+    expect(not without, message, ", ".join([*idle, *without][:4]), idle=idle, parts=parts)
 
 
 @law(*MODEL, "model: tying", *WRONG)
@@ -89,8 +89,8 @@ def first_loss(code: Code) -> str:
         for name, matrix in model.module.named_parameters():
             if matrix.dim() == 2 and V not in matrix.shape:
                 bound, most = math.sqrt(6 / sum(matrix.shape)), float(matrix.abs().max())
-                seen = f"{name} does not start Xavier-uniform"
-                expect(0.9 * bound < most < 1.01 * bound, seen, f"largest {most:.3g}, {bound:.3g}")
+                message = f"{name} does not start Xavier-uniform"
+                expect(0.9 * bound < most < 1.01 * bound, message, f"largest {most:.3g}, {bound:.3g}")
     return remark
 
 

@@ -31,8 +31,8 @@ def probabilities(code: Code) -> str | None:
     model = Model.of(code)
     src, tgt = (torch.tensor([[5, 6, n - 1], [7, n - 1, 8]]) for n in (SIZES["src_vocab"], model.vocab))
     out = model.raw(src, tgt)
-    facts = {"got": out, "src_vocab": SIZES["src_vocab"]}
-    expect(out.shape == (2, 3, model.vocab), f"its output has the shape {tuple(out.shape)}", **facts)
+    evidence = {"got": out, "src_vocab": SIZES["src_vocab"]}
+    expect(out.shape == (2, 3, model.vocab), f"its output has the shape {tuple(out.shape)}", **evidence)
     remark = check_log_probs(out, [])
     expect(model.agrees(src, tgt), "forward gives something else than decode with what encode gave")
     if code.stubs:
@@ -100,16 +100,16 @@ def causality(code: Code) -> None:
                 if leaks:
                     mixing = first_mixing(code, recorded.calls, changed.calls, t)
                     mixes = type(mixing.module).__name__ if mixing else ""
-                    facts: dict[str, Any] = {"seen": total > 1e-6, "how": how, "mixes": mixes}
-                    facts["uniform"] = any(close(w, torch.full_like(w, 1 / T), 1e-5) for w in square)
-                    facts["rows"] = all(close(w.sum(-1), torch.ones(len(w), T)) for w in square)
-                    facts["filled"] = close(total[0, 2:] / total[0, 1], torch.ones(T - 2), 1e-6)
+                    evidence: dict[str, Any] = {"attended": total > 1e-6, "how": how, "mixes": mixes}
+                    evidence["uniform"] = any(close(w, torch.full_like(w, 1 / T), 1e-5) for w in square)
+                    evidence["rows"] = all(close(w.sum(-1), torch.ones(len(w), T)) for w in square)
+                    evidence["filled"] = close(total[0, 2:] / total[0, 1], torch.ones(T - 2), 1e-6)
                     old = [p for p in Model.of(code, shake=0.0).module.parameters() if p.dim() > 1]
                     pairs = ((p, torch.ones_like(p).tril()) for p in old)
-                    facts["learned"] = any(torch.equal(p, x) and not x.all() for p, x in pairs)
-                    facts["joined"] = hides_what_both_hide(model)
-                    facts["by_heads"] = any(mixing and mixing.encloses(w) for w in recorded.weights)
-                    raise Failure(f"the decoder sees the future{how}", example, **facts)
+                    evidence["learned"] = any(torch.equal(p, x) and not x.all() for p, x in pairs)
+                    evidence["joined"] = hides_what_both_hide(model)
+                    evidence["by_heads"] = any(mixing and mixing.encloses(w) for w in recorded.weights)
+                    raise Failure(f"the decoder sees the future{how}", example, **evidence)
 
 
 def hides_what_both_hide(model: Model) -> bool:
@@ -165,13 +165,14 @@ def source_padding(code: Code) -> None:
                 after = model(F.pad(SRC, (0, 4), value=pad), TGT)
         rows = {"encoder": n + 4, "cross": TGT.size(1)}
         of = {name: [w for w in weights if w.shape[-2:] == (m, n + 4)] for name, m in rows.items()}
-        facts = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
-        facts["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
-        facts["known"] = all(of.values())
-        facts["zero_works"] = pad != 0 and code.pad == 0
+        evidence = {name: any(bool(w[..., n:].max() > 1e-6) for w in ws) for name, ws in of.items()}
+        evidence["inverted"] = any(bool(w[..., :n].max() <= 1e-6) for ws in of.values() for w in ws)
+        evidence["known"] = all(of.values())
+        evidence["zero_works"] = pad != 0 and code.pad == 0
         example = f"one row: {numbers(before)} without, {numbers(after)} with padding {pad}"
         with known_padding(code):
-            expect(close(before, after), f"padding of the source changes predictions{how}", example, **facts)
+            message = f"padding of the source changes predictions{how}"
+            expect(close(before, after), message, example, **evidence)
 
 
 @law(*MODEL, "model: batch", *WRONG, *MASKS)
@@ -188,12 +189,13 @@ def batch_invariance(code: Code) -> None:
             alone = [model(s[s != p][None], t[t != p][None]) for s, t in zip(src, tgt, strict=True)]
         hidden = (src == p).view(1, 4, 1, 5)  # of each sentence, held against each head
         four = [w for w in weights if w.dim() == 4 and w.shape[:2] == (4, 4) and w.size(-1) == 5]
-        facts = {"by_head": any((w * hidden).max() < 1e-6 for w in four), "masks": close(full[:1], alone[0])}
+        by_head = any((w * hidden).max() < 1e-6 for w in four)
+        evidence = {"by_head": by_head, "masks": close(full[:1], alone[0])}
         for i, (one, row) in enumerate(zip(alone, together, strict=True)):
             rows = f"sentence {i}: {numbers(one)} alone, {numbers(row[None])} in the batch"
-            seen = f"a sentence's predictions depend on its batch{how}"
+            message = f"a sentence's predictions depend on its batch{how}"
             with known_padding(code):
-                expect(close(one[0], row[: one.size(1)]), seen, rows, **facts)
+                expect(close(one[0], row[: one.size(1)]), message, rows, **evidence)
 
 
 @law(*MODEL, "model: memory", *WRONG, *MASKS)
@@ -209,8 +211,8 @@ def memory_is_used(code: Code) -> None:
     for src in (SRC, SRC, other_src) if deaf else ():  # each by a model of its own, of the same numbers
         torch.manual_seed(1)
         new.append(Model.of(code)(src, TGT))
-    facts = {"crossing": crossing, "kept": deaf and close(new[0], new[1]) and not close(new[1], new[2])}
-    expect(not deaf, "another source gives the same predictions", **facts)
+    evidence = {"crossing": crossing, "kept": deaf and close(new[0], new[1]) and not close(new[1], new[2])}
+    expect(not deaf, "another source gives the same predictions", **evidence)
     other = model(SRC, torch.tensor([[3, 20, 12, 13, 14, 15]]))
     expect(not close(before[0, 1:], other[0, 1:], 1e-6), "another target gives the same predictions")
 
@@ -223,5 +225,5 @@ def order_of_words(code: Code) -> None:
     encoder = close(before, model(torch.tensor([[6, 5, 7, 8, 9]]), TGT), 1e-5)
     decoder = close(before[:, 3:], model(SRC, torch.tensor([[3, 12, 11, 13, 14, 15]]))[:, 3:], 1e-5)
     deaf = " and ".join(name for name, same in (("encoder", encoder), ("decoder", decoder)) if same)
-    seen = f"two words change places, and the {deaf} does not notice"
-    expect(not deaf, seen, mistake=f"positions are not added in the {deaf}")
+    message = f"two words change places, and the {deaf} does not notice"
+    expect(not deaf, message, mistake=f"positions are not added in the {deaf}")

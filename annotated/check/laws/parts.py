@@ -58,8 +58,8 @@ def activation_of(x: Tensor, out: Tensor, maps: Calls, inside: str = "") -> str:
     for name, expected in activations.items():
         if close(maps[1].output if inside else out, w_2(expected)):
             return inside if name == "ReLU" else f"{inside} with {name}, where the paper has ReLU".strip()
-    seen = "the output is not that of two maps with an activation between them"
-    compare(out, w_2(inner.relu()), seen, w_2=w_2, inner=inner, x=x)
+    message = "the output is not that of two maps with an activation between them"
+    compare(out, w_2(inner.relu()), message, w_2=w_2, inner=inner, x=x)
     return ""
 
 
@@ -195,8 +195,8 @@ def check_kept(module: nn.Module, run: Callable[[str], Any]) -> str:
         module.to("meta")
         run("meta")
     except (RuntimeError, NotImplementedError) as error:
-        seen = f"`.to(device)` leaves {', '.join(plain)} behind"
-        expect(not plain or "device" not in str(error), seen)
+        message = f"`.to(device)` leaves {', '.join(plain)} behind"
+        expect(not plain or "device" not in str(error), message)
         if "is not on the expected device" in str(error) and mobile == modules:
             return made_elsewhere(error)
     return ""

@@ -58,9 +58,9 @@ def batch_masks(code: Code) -> None:
         n = tgt.size(1) - 1
         mask, expected = allowed(code, batch, "src_mask"), (src != pad)[:, None]
         example = f"{mask.tolist()}, and should be {expected.tolist()}, with padding {pad}"
-        facts = {"inverted": torch.equal(~mask, expected), "zero": pad != 0 and bool(mask.all())}
-        facts["flat"] = torch.equal(mask, expected[:, 0])
-        expect(torch.equal(mask, expected), "src_mask is wrong", example, **facts)
+        evidence = {"inverted": torch.equal(~mask, expected), "zero": pad != 0 and bool(mask.all())}
+        evidence["flat"] = torch.equal(mask, expected[:, 0])
+        expect(torch.equal(mask, expected), "src_mask is wrong", example, **evidence)
         mask, causal = allowed(code, batch, "tgt_mask", "trg_mask"), torch.ones(n, n).tril().bool()
         mask = mask.expand(count, n, n) if mask.shape in ((count, 1, n), (1, n, n), (n, n)) else mask
         real = (tgt[:, :-1] != pad)[:, None]
@@ -110,14 +110,14 @@ def mass_of(code: Code, pad: int, e: float, V: int) -> str | None:
     right, on_padding, total = float(q[3]), float(q[pad]), float(q.sum())
     others = q[[i for i in range(V) if i not in (3, pad)]]
     example = f"token 3 of {V} is right, padding is {pad}, smoothing {e}: {numbers(q)}"
-    seen = f"the right token gets {right:.3g}, and should get {1 - e}"
+    message = f"the right token gets {right:.3g}, and should get {1 - e}"
     linear = close(grad, again, 1e-3)  # as sums of q log p are
-    facts = {"right": right, "others": others, "e": e, "linear": linear}
-    expect(abs(right - (1 - e)) < 1e-3, seen, example, **facts)
+    evidence = {"right": right, "others": others, "e": e, "linear": linear}
+    expect(abs(right - (1 - e)) < 1e-3, message, example, **evidence)
     at_zero = pad != 0 and abs(float(q[0])) < 1e-3 < abs(on_padding)
     mistake = f"padding is {pad} here, and token 0 is treated as padding" if at_zero else ""
-    seen = "the other tokens get different shares"
-    expect(others.max() - others.min() < 1e-3, seen, example, mistake=mistake)
+    message = "the other tokens get different shares"
+    expect(others.max() - others.min() < 1e-3, message, example, mistake=mistake)
     mistake = "padding must get nothing: set its column to 0"
     if abs(on_padding) < 1e-3:
         n = round(e / max(float(others[0]), 1e-6))
@@ -141,8 +141,8 @@ def smoothing_padding(code: Code) -> str:
     one = float(loss_of(code, x[:1], torch.tensor([3]), 0.1))
     both = float(loss_of(code, x[:1].repeat(2, 1), torch.tensor([3, 3]), 0.1))
     mean = math.isclose(one, both, rel_tol=1e-3)
-    seen = "the loss is a mean over tokens, not their sum"
-    expect(not (mean and code.stubs), seen, f"{one:.4f}, {both:.4f}")
+    message = "the loss is a mean over tokens, not their sum"
+    expect(not (mean and code.stubs), message, f"{one:.4f}, {both:.4f}")
     for p, rows in itertools.product({code.pad, 2}, (2, 1)):
         short = float(loss_of(code, x[:2], torch.tensor([3, 4]), 0.1, p))
         long = float(loss_of(code, x[: 2 + rows], torch.tensor([3, 4] + [p] * rows), 0.1, p))
@@ -167,8 +167,8 @@ def rate_equation(code: Code) -> str | None:
     got = torch.tensor([float(call(code.find("rate"), step=int(x), **settings)) for x in steps]).double()
     expected = right()
     example = f"at steps {numbers(steps)}, d_model 64, warm-up 100: {numbers(got)}, not {numbers(expected)}"
-    facts = {"got": got / expected, "s": steps, "rate": lambda **changes: right(**changes) / expected}
-    expect(torch.allclose(got, expected, rtol=1e-4), "the rate is wrong", example, **facts)
+    evidence = {"got": got / expected, "s": steps, "rate": lambda **changes: right(**changes) / expected}
+    expect(torch.allclose(got, expected, rtol=1e-4), "the rate is wrong", example, **evidence)
     again = {"model_size": 96, "factor": 1.0, "warmup": 40}
     other = torch.tensor([float(call(code.find("rate"), step=int(x), **again)) for x in steps])
     right_too = torch.allclose(other.double(), right(d=96, w=40), rtol=1e-4)
@@ -178,12 +178,12 @@ def rate_equation(code: Code) -> str | None:
         expect(math.isclose(twice, 2 * got[2], rel_tol=1e-4), "twice the factor does not give twice the rate")
     with suppress(ArithmeticError):
         zero, one = (float(call(code.find("rate"), step=n, **settings)) for n in (0, 1))
-        seen = f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
-        expect(not code.stubs or math.isclose(zero, one), seen)
+        message = f"step 0 gives {zero:.3g}, and counts as 1: {one:.3g}"
+        expect(not code.stubs or math.isclose(zero, one), message)
         return None
-    seen = "step 0, which PyTorch's schedulers ask for first, divides by 0"
-    expect(not hands_on(code.find("rate")), seen)
-    return seen
+    message = "step 0, which PyTorch's schedulers ask for first, divides by 0"
+    expect(not hands_on(code.find("rate")), message)
+    return message
 
 
 def hands_on(rate: Any) -> bool:
@@ -281,9 +281,9 @@ def bleu(code: Code) -> str | None:
         return "from 0 to 1" if unit == 100 else None
     matches, total = counts(texts, references)
     r, plain = brevity(texts, references), counts(texts, references, clip=False)[0]
-    facts: dict[str, Any] = {"got": got, "mean": mean_of, "r": r, "penalty": min(1.0, math.exp(1 - r))}
-    facts |= {"p": matches / total * 100, "unclipped": plain / total * 100, "lower": lower}
-    facts["one_more"] = (matches + 1) / (total + 1) * 100
-    facts["one_more_above"] = torch.cat([facts["p"][:1], facts["one_more"][1:]])
-    facts["each"] = [score_of([text], [reference]) for text, reference in PAIRS.items()]
-    raise Failure("the score is not sacreBLEU's", f"{got:.2f}, and should be {expected:.2f}", **facts)
+    evidence: dict[str, Any] = {"got": got, "mean": mean_of, "r": r, "penalty": min(1.0, math.exp(1 - r))}
+    evidence |= {"p": matches / total * 100, "unclipped": plain / total * 100, "lower": lower}
+    evidence["one_more"] = (matches + 1) / (total + 1) * 100
+    evidence["one_more_above"] = torch.cat([evidence["p"][:1], evidence["one_more"][1:]])
+    evidence["each"] = [score_of([text], [reference]) for text, reference in PAIRS.items()]
+    raise Failure("the score is not sacreBLEU's", f"{got:.2f}, and should be {expected:.2f}", **evidence)

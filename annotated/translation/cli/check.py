@@ -50,7 +50,7 @@ def check(args: Namespace) -> int:
 
 def print_translation(report: Report, file: Path, adapter: Path | None, text: str | None) -> None:
     """Let a model that keeps its laws translate, with the shipped weights in it; say that it can."""
-    order = next((f.seen for f in report.findings if f.law == "model: residuals and norms"), "")
+    order = next((f.message for f in report.findings if f.law == "model: residuals and norms"), "")
     if not stubs.model_is_right(report):
         if text is not None:
             print("\nThe model must keep its laws before the shipped weights are loaded into it.")
