@@ -119,7 +119,7 @@ class Report:
     def summary(self) -> str:
         counts = [f"{self.count('passed')} passed", f"{self.count('failed')} failed"]
         counts += [f"{self.count('todo')} not written yet"] if self.count("todo") else []
-        return ", ".join([*counts, f"not applicable: {self.count('missing')}"])
+        return ", ".join([*counts, f"not applicable: {self.count('not applicable')}"])
 
     def first_mistake(self) -> str:
         """Return what to mend first: causes stand before what follows from them."""

@@ -91,6 +91,7 @@ def test_attention_that_reads_one_context_or_itself_is_held_to_the_laws_that_do(
     assert [f.law for f in report.of("passed")] == ["heads: they differ"]
     assert not report.count("failed")
     assert str(report).startswith("1 of 4 laws could be tried")
+    assert "not applicable: 3" in report.summary()
 
 
 def test_one_value_and_one_unknown_parameter_belong_together() -> None:
