@@ -115,13 +115,9 @@ WRONG_RULES: dict[str, dict[str, Any]] = {
     "hypotheses that have ended are continued: set them aside": {"keeps_ended": True},
     "the penalty is multiplied: divide by ((5 + length) / 6) ** alpha": {"divide": mul},
     "the penalty is applied at each step, too: it is for hypotheses that have ended": {"at_each_step": True},
-    "alpha changes nothing: divide the scores of ended hypotheses by ((5 + length) / 6) ** alpha": {
-        "alpha": 0.0
-    },
+    "alpha changes nothing: divide the scores of ended texts by ((5 + length) / 6) ** alpha": {"alpha": 0.0},
     "scores are divided by the length although alpha is 0": {"alpha": 1.0, "plain": True},
-    "only the last token counts: add its log-probability to the hypothesis's score": {
-        "summed": lambda s, p: p
-    },
+    "only the last token counts: add its log-probability to the score": {"summed": lambda s, p: p},
     "the first hypothesis that ends is taken: others may still be better": {"first_ended": True},
     "hypotheses lose their parents: each candidate belongs to its own beginning": {"keeps_parents": False},
     "scores are multiplied: log-probabilities are added up": {"summed": lambda s, p: s * p if s else p},
