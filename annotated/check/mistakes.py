@@ -204,14 +204,23 @@ MISTAKES: Predicates = {
         "padding is not hidden for each sentence of a batch: is the mask each sentence's own?": lambda f: f.masks,
         "sentences are mixed: is the batch the first dimension everywhere?": lambda f: True,
     },
-    "model: gradients": {"a norm is made and never called: pre-norm needs one more after the last layer": lambda f: f.idle and all("norm" in name.lower() for name in f.idle), "of W^Q, W^K and W^V in one matrix, a part is never read: each has its own use": lambda f: f.parts},
-    "model: memory": {"what was computed for one source is kept, and serves the next: compute it for each": lambda f: f.kept, "no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing},
+    "model: gradients": {
+        "a norm is made and never called: pre-norm needs one more after the last layer": lambda f: f.idle and all("norm" in name.lower() for name in f.idle),
+        "of W^Q, W^K and W^V in one matrix, a part is never read: each has its own use": lambda f: f.parts,
+    },
+    "model: memory": {
+        "what was computed for one source is kept, and serves the next: compute it for each": lambda f: f.kept,
+        "no attention of the decoder reads the memory: its keys and values are memory": lambda f: not f.crossing,
+    },
     "model: residuals and norms": {
         "pre-norm needs one more norm after the last layer": lambda f: f.order == "pre-norm",
         "all layers must have one order": lambda f: " and " in f.order,
         "self-attention comes first, then in the decoder attention to the memory, then the network": lambda f: f.order == "wrong",
     },
-    "model: both ways": {"the encoder is given a causal mask: its words see all others, src_mask hides padding alone": lambda f: f.causal, "a position cannot see itself: the diagonal belongs to the causal mask": lambda f: all(t == j for t, j in f.blind)},
+    "model: both ways": {
+        "the encoder is given a causal mask: its words see all others, src_mask hides padding alone": lambda f: f.causal,
+        "a position cannot see itself: the diagonal belongs to the causal mask": lambda f: all(t == j for t, j in f.blind),
+    },
     "model: own weights": {"one module serves in several places: give each its own": lambda f: len(f.names) == 1},
     "model: first loss": {"the output shares the embeddings' matrix: start it with deviation d_model ** -0.5": lambda f: f.tied and f.wide > 0.5},
     "batch: shifted target": {
