@@ -122,8 +122,10 @@ class Report:
         return ", ".join([*counts, f"not applicable: {self.count('not applicable')}"])
 
     def first_mistake(self) -> str:
-        """Return what to mend first: causes stand before what follows from them."""
-        return next((f"{f.law}: {f.mistake or f.message}" for f in self.of("failed") if not f.follows), "")
+        """Return what to mend first: what others may follow from, else the first that follows from nothing."""
+        causes = {f.follows for f in self.of("failed")}
+        ordered = sorted(self.of("failed"), key=lambda f: (bool(f.follows), f.law not in causes))
+        return next((f"{f.law}: {f.mistake or f.message}" for f in ordered), "")
 
     def summary_and_advice(self) -> list[str]:
         advice = f"Begin with {self.first_mistake()}."

@@ -130,6 +130,14 @@ def test_a_cause_is_told_and_what_follows_says_so(folder: Path) -> None:
     assert str(report).count("Likely mistake") == 1
 
 
+def test_a_mask_does_not_follow_from_dropout() -> None:
+    failed = ["attention: dropout", "attention: mask", "heads: mask"]
+    findings = [check.report.Finding(name, "a law", "", "failed", message="wrong") for name in failed]
+    report = check.Report(tuple(blame_causes(findings)))
+    assert [f.follows for f in report.findings] == ["", "", "attention: mask"]
+    assert report.first_mistake() == "attention: mask: wrong"
+
+
 EXACT = {
     "attention: equation 1": "no scale",
     "attention: mask": "mask inverted",
