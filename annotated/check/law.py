@@ -65,9 +65,9 @@ class Law:
             return finding("failed", **crash(error))
 
     def may_follow(self, other: "Law") -> bool:
-        """Tell whether a failure of this law may follow from a failure of another: most are without dropout."""
+        """Tell whether a failure of this law may follow from a failure of another."""
         if "dropout" in other.name and "dropout" not in self.name:
-            return False
+            return False  # the other laws are tried without it
         return other.name.startswith(self.after) or (self.part == "make_model" and other.part in OF_A_MODEL)
 
 

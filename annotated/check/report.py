@@ -122,7 +122,7 @@ class Report:
         return ", ".join([*counts, f"not applicable: {self.count('not applicable')}"])
 
     def first_mistake(self) -> str:
-        """Return what to mend first: what others may follow from, else the first that follows from nothing."""
+        """Return what to mend first: what others may follow from, else the first failure."""
         causes = {f.follows for f in self.of("failed")}
         ordered = sorted(self.of("failed"), key=lambda f: (bool(f.follows), f.law not in causes))
         return next((f"{f.law}: {f.mistake or f.message}" for f in ordered), "")
