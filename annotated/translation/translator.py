@@ -161,10 +161,7 @@ class Translator:
         if not listed or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
         texts = list(sentences)
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, not {max_tokens}")
-        if numbers is None:
-            numbers = range(1, len(texts) + 1)
+        numbers = range(1, len(texts) + 1) if numbers is None else numbers
         if len(numbers) != len(texts):
             raise ValueError(f"{len(numbers)} numbers for {len(texts)} sentences; give one for each")
         for number, text in zip(numbers, texts, strict=True):
