@@ -54,6 +54,11 @@ def test_the_last_checkpoints_are_of_the_end_of_the_run_however_long_an_epoch_is
     assert chosen(save_every=0)[0]["save_every"] == 0
 
 
+def test_the_ends_of_short_epochs_take_their_part_of_the_time():
+    short, long = (chosen([(f"a {i}", f"b {i}") for i in range(n)], max_tokens=256)[0] for n in (50, 5000))
+    assert short["max_steps"] < long["max_steps"] / 2
+
+
 def test_epochs_that_are_given_are_run_unless_the_minutes_end_them():
     many, _ = chosen(minutes=None, epochs=50_000)
     ended, _ = chosen(minutes=10, epochs=50_000)

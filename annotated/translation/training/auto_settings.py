@@ -28,7 +28,8 @@ from annotated.translation.training.summed_loss import SummedLoss, compute_conte
 SHAPES = (2, 64, 2**20), (2, 128, 2**25), (4, 256, math.inf)
 SAMPLE = 2000  # pairs by which lengths are estimated
 LETTERS = 3.5  # characters of a subword, about
-UPDATE_SHARE = 0.85  # share of the time that goes into updates; the rest reads, validates and saves
+UPDATE_SHARE = 0.85  # share of the time that goes into epochs; the rest reads and learns the subwords
+EPOCH_END = 0.5  # seconds to validate and save at the end of an epoch, which count where epochs are short
 MIN_OCCURRENCES = 5  # a word is learned that is read so often
 CLOSED_SHARE = 0.98  # whole words serve where so much of the text is such words
 MIN_UPDATES = 2000  # wanted at least, in batches of 256 to 4,096 tokens
@@ -61,7 +62,8 @@ def choose_settings(
         chosen = shape | {name: value for name, value in explicit.items() if name in MODEL_FIELDS}
         config = TransformerConfig.base(vocab, vocab, **chosen)
         speed = tokens_per_second(config, lengths, device, clock, **step)
-        read = speed * (minutes or MINUTES) * 60 * UPDATE_SHARE  # tokens, of the longer side
+        token_seconds = 1 / speed + EPOCH_END / epoch_tokens
+        read = (minutes or MINUTES) * 60 * UPDATE_SHARE / token_seconds  # tokens, of the longer side
         if by_epochs:
             read = explicit["epochs"] * epoch_tokens
         if read < most:
@@ -87,7 +89,7 @@ def choose_settings(
     steps = min(settings["max_steps"], math.ceil(settings["epochs"] * epoch_tokens / update_tokens))
     apart = settings.setdefault("save_every", max(10, steps // CHECKPOINTS))
     rate = settings["learning_rate"]
-    estimate = steps * update_tokens / speed / 60 / UPDATE_SHARE  # minutes
+    estimate = steps * update_tokens * token_seconds / 60 / UPDATE_SHARE  # minutes
     norm = "pre-norm, for a high rate" if pre_norm else "post-norm"
     reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} min, of {speed:,.0f} tokens a second here
