@@ -99,7 +99,8 @@ class ChunkedLoss(torch.autograd.Function):
         right, other = 1 - smoothing, smoothing / (len(weight) - 2)  # the target's probabilities
         entropy = -right * math.log(right) - (smoothing * math.log(other) if smoothing else 0)
         grad_states, grad_weight, grad_bias = (torch.zeros_like(x) for x in (states, weight, bias))
-        loss = states.new_zeros(())
+        wide = torch.promote_types(states.dtype, torch.float32)  # sums of half precision would lose digits
+        loss = states.new_zeros((), dtype=wide)
         # The same memory for all chunks: on a CPU fresh memory costs as much each time as the softmax.
         scratch = [states.new_empty(min(chunk, len(states)), len(weight)) for _ in range(2)]
         for rows in torch.arange(len(states), device=states.device).split(chunk):
@@ -107,9 +108,9 @@ class ChunkedLoss(torch.autograd.Function):
             logits, log_probs = (x[: len(rows)] for x in scratch)  # each (chunk, size)
             torch.addmm(bias, states[rows], weight.t(), out=logits)
             torch.log_softmax(logits, dim=1, out=log_probs)
-            loss -= (right - other) * log_probs.gather(1, tokens).sum() + len(rows) * entropy
+            loss -= (right - other) * log_probs.gather(1, tokens).sum(dtype=wide) + len(rows) * entropy
             if other:  # 0 times -inf, of a token that cannot be, is not 0
-                loss -= other * (log_probs.sum() - log_probs[:, padding_idx].sum())
+                loss -= other * (log_probs.sum(dtype=wide) - log_probs[:, padding_idx].sum(dtype=wide))
             grad = log_probs.exp_().sub_(other)  # by the logits: softmax minus target distribution
             grad[:, padding_idx] += other
             grad.scatter_add_(1, tokens, grad.new_full(tokens.shape, other - right))
@@ -117,7 +118,7 @@ class ChunkedLoss(torch.autograd.Function):
             grad_weight.addmm_(grad.t(), states[rows])
             grad_bias += grad.sum(dim=0)
         ctx.save_for_backward(grad_states, grad_weight, grad_bias)
-        return loss
+        return loss.to(states.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Any:

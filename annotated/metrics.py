@@ -4,7 +4,7 @@ Each of `METRICS` is a sum over sentences of a few counts, and a function of tha
 draw other test sets from one.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -221,7 +221,7 @@ def resampled_metric(metric: ScoreFunction | str | None, tokenize: str | None, s
         return bleu_metric(tokenize or "13a")
     if isinstance(metric, str):
         return METRICS[metric]()
-    return FUNCTIONS[metric]() if metric in FUNCTIONS else metric
+    return FUNCTIONS[metric]() if isinstance(metric, Hashable) and metric in FUNCTIONS else metric
 
 
 def with_interval(score: Score, draws: Any) -> Score:

@@ -22,6 +22,6 @@ def noam_scheduler(optimizer: Optimizer, model_size: int, factor: float = 1, war
     The first update uses step 1. Raises ValueError for an optimizer whose rate would scale the schedule.
     """
     for group in optimizer.param_groups:
-        if group["lr"] != 1.0:
-            raise ValueError(f"noam_scheduler needs an optimizer with lr=1.0, not {group['lr']}")
+        if (lr := group.get("initial_lr", group["lr"])) != 1.0:  # a scheduler has changed "lr" already
+            raise ValueError(f"noam_scheduler needs an optimizer with lr=1.0, not {lr}")
     return LambdaLR(optimizer, lambda done: rate(done + 1, model_size, factor, warmup))

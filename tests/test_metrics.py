@@ -1,7 +1,7 @@
 import gzip
 import math
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -274,6 +274,15 @@ def test_a_function_of_ones_own_is_called_on_each_test_set():
     assert (compared.wins, compared.difference.low) == (wanted.wins, wanted.difference.low)
     with pytest.raises(ValueError, match="one reference for each"):
         bootstrap(BAD[:1], REFERENCES, metric=wer)
+
+    @dataclass
+    class Unhashable:
+        scale: float = 1.0
+
+        def __call__(self, hypotheses, references):
+            return self.scale * wer(hypotheses, references)
+
+    assert bootstrap(some, REFERENCES, samples=50, metric=Unhashable()).value == exact.value
 
 
 def test_a_bootstrap_draws_at_least_once():

@@ -12,7 +12,7 @@ class KeyValueCache:
     """The projected keys and values of one attention layer.
 
     Those of the target grow by a position a step. Those of the memory (`grows=False`) are complete after the
-    first step. They are written in place, so no gradients flow back through them.
+    first step. They are written in place, so a cache is for evaluation: no gradient passes a second step.
     """
 
     def __init__(self, grows: bool = True):

@@ -136,6 +136,15 @@ def test_large_logits_stay_finite_in_float32():
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(fast, inputs))
 
 
+def test_many_tokens_add_up_in_half_precision():
+    torch.manual_seed(0)
+    half = [torch.randn(*shape).bfloat16() for shape in ((5000, 4), (9, 4), (9,))]
+    target = torch.randint(9, (5000,))
+    found = smoothed_cross_entropy(*half, target, 0.1, PAD, chunk=20)
+    assert found.dtype == torch.bfloat16
+    assert float(found) == pytest.approx(float(readable(*(x.double() for x in half), target, 0.1)), rel=0.01)
+
+
 def test_no_more_than_a_chunk_of_logits_is_held():
     (_, *inputs), target = problem(50)
     shapes = []

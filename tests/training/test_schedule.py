@@ -36,3 +36,24 @@ def test_a_width_or_a_warm_up_of_nothing_is_refused(model_size, warmup):
 def test_another_learning_rate_would_scale_the_schedule_and_is_refused():
     with pytest.raises(ValueError, match=r"lr=1\.0, not 0\.5"):
         noam_scheduler(torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.5), 512)
+
+
+def test_an_optimizer_that_is_loaded_goes_on_where_it_was():
+    def begin():
+        optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+        return optimizer, noam_scheduler(optimizer, 512)
+
+    def update(optimizer, scheduler):
+        optimizer.param_groups[0]["params"][0].grad = torch.ones(1)
+        optimizer.step()
+        scheduler.step()
+
+    (optimizer, scheduler), (loaded, _) = begin(), begin()
+    for _ in range(3):
+        update(optimizer, scheduler)
+    loaded.load_state_dict(optimizer.state_dict())
+    again = noam_scheduler(loaded, 512)
+    again.load_state_dict(scheduler.state_dict())
+    for pair in ((optimizer, scheduler), (loaded, again)):
+        update(*pair)
+    assert loaded.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.audit import clone_of
 
 PAGE = Path("tools/site/pages/audit.md")
-SIGNS = {"passed": "✓", "failed": "✗", "missing": "·"}
+SIGNS = {"passed": "✓", "failed": "✗", "not applicable": "·"}
 ADAPTERS = [Path("tests/check/right/torch_parts.py"), *sorted(Path("tools/audit").glob("[a-z]*.py"))]
 
 
@@ -52,7 +52,7 @@ def audit(adapter: Path, about: dict[str, str]) -> dict[str, str]:
     findings = json.loads(report.read_text(encoding="utf-8"))["findings"]
     for f in findings:
         if f["status"] == "failed":
-            print(f"  {f['law']}: {f['seen']} {f['example']}\n    {f['mistake']}{f['traceback']}")
+            print(f"  {f['law']}: {f['message']} {f['example']}\n    {f['mistake']}{f['traceback']}")
     return {f["law"]: f["status"] for f in findings}
 
 
