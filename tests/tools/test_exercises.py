@@ -173,7 +173,7 @@ def test_the_student_edition_has_a_stub_or_an_empty_cell_in_place_of_each_soluti
     assert sources == ["two = 2", "three = 3", "def add(a, b):", "def test_add(add):", "", "last = 1"]
     assert "return a + b" not in nbformat.writes(edition)
     (test,) = run_all(edition)
-    assert printed(test) == ["not yet written\n"]
+    assert printed(test) == "not yet written\n"
     assert code[-1].execution_count
 
 
