@@ -1,13 +1,11 @@
 """Scores of text, and how far another test set might move them.
 
-Each of `METRICS` is a sum over sentences of a few counts, and a function of that sum, so that `bootstrap` can
-draw other test sets from one.
+Each of `METRICS` adds up counts of sentences, so that `bootstrap` can draw other test sets from one.
 """
 
 from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,8 +32,7 @@ def check_sentences(hypotheses: Sequence[str], references: Sequence[str]) -> Non
     if isinstance(hypotheses, str | Set) or isinstance(references, str | Set):
         raise ValueError("scores take sentences in an order: a list, even of a single one")
     if len(hypotheses) != len(references) or not len(references):
-        sizes = f"{len(references)} for {len(hypotheses)}"
-        raise ValueError(f"scores need one reference for each hypothesis, not {sizes}")
+        raise ValueError(f"one reference for each hypothesis, not {len(references)} for {len(hypotheses)}")
 
 
 @dataclass(frozen=True)
@@ -51,9 +48,8 @@ class Metric:
     def counts(self, hypotheses: Sequence[str], references: Sequence[str]) -> Any:
         """Return the counts of each sentence, float64 (sentences, counts)."""
         check_sentences(hypotheses, references)
-        for sentence in chain(hypotheses, references):
-            if not isinstance(sentence, str):
-                raise ValueError(f"{self.name} takes one text for each sentence, not {sentence!r:.40}")
+        if others := [x for x in (*hypotheses, *references) if not isinstance(x, str)]:
+            raise ValueError(f"{self.name} takes one text for each sentence, not {others[0]!r:.40}")
         return np.array(self.count(list(hypotheses), list(references)), dtype=float)
 
     def __call__(self, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
