@@ -200,10 +200,10 @@ def own_data_table() -> str:
         )
         chosen = [run for run in chosen if run["commit"] == chosen[-1]["commit"]]  # of the latest rules
         if chosen:
-            scores = ", ".join(f"{run['score']:.1f}" for run in chosen)
-            best = f"{max(run['score'] for run in drawn):.1f}" if drawn else ""
-            rows.append([what, shape(chosen[0]), f"**{scores}**", best, f"{len(drawn)}"])
-    head = "| text and score | chosen | score of each seed | best of random settings | of how many |"
+            scores = ", ".join(map(with_interval, chosen))
+            best = max(drawn, key=lambda run: run["score"])
+            rows.append([what, shape(chosen[0]), scores, with_interval(best), f"{len(drawn)}"])
+    head = "| text and score | chosen | two seeds, with 95% intervals | best of random settings | draws |"
     return table(head, rows)
 
 
@@ -219,10 +219,14 @@ def own_sizes_table() -> str:
             if (run["kind"], run["of"], run["seed"]) == ("chosen", 300, 0)
         }
         rows += [
-            [what, f"{pairs:,}", shape(run), f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"]
-            for pairs, run in sorted(chosen.items())
+            [what, f"{pairs:,}", shape(run), with_interval(run)] for pairs, run in sorted(chosen.items())
         ]
     return table("| text | pairs | chosen | BLEU |", rows)
+
+
+def with_interval(run: dict[str, Any]) -> str:
+    """A score and its 95% interval."""
+    return f"{run['score']:.1f} ({run['low']:.1f} to {run['high']:.1f})"
 
 
 def shape(run: dict[str, Any]) -> str:
