@@ -53,9 +53,8 @@ class Law:
             unsupported = re.search(r"not implemented for|\[ModuleList\]", str(error))  # PyTorch's own
             if isinstance(error, NotImplementedError) and not unsupported:
                 return finding("todo", "not written yet")
-            if not isinstance(error, TimeUp) and code.is_stub(
-                self.part
-            ):  # the error is in a part that this one uses
+            # The part is not yet written: then the error is in one that it uses.
+            if not isinstance(error, TimeUp) and code.is_stub(self.part):
                 raised = crash(error)
                 message = f"not written yet; raises {raised['message']}"
                 return finding("todo", message, traceback=raised["traceback"])

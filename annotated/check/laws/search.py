@@ -22,11 +22,8 @@ from annotated.check.user_code import Code, NotApplicable, takes, takes_all
 SRC, NO_END = torch.tensor([[5, 6, 7, 8, 9]]), 22  # 22: where no end should come
 TREE_SRC = torch.tensor([[5, 6, 5]])
 LESSON = "11_search"
-TASTES: list[dict[str, Any]] = [
-    {"long": True},
-    {"patience": True},
-    {"refill": True},
-]  # of wrong searches, too
+# A wrong search may have these tastes, too.
+TASTES: list[dict[str, Any]] = [{"long": True}, {"patience": True}, {"refill": True}]
 TASTES += [{"long": True, "patience": True, "unlike": unlike} for unlike in (False, True)]
 AFTER = "model: ", "causal mask", "heads: ", "attention: ", "generator: "
 

@@ -87,14 +87,14 @@ def choose_settings(
         subwords = f", {vocab:,} subwords"
     settings = chosen | explicit
     steps = min(settings["max_steps"], math.ceil(settings["epochs"] * epoch_tokens / update_tokens))
-    apart = settings.setdefault("save_every", max(10, steps // CHECKPOINTS))
+    save_every = settings.setdefault("save_every", max(10, steps // CHECKPOINTS))
     rate = settings["learning_rate"]
     estimate = steps * update_tokens * token_seconds / 60 / UPDATE_SHARE  # minutes
     norm = "pre-norm, for a high rate" if pre_norm else "post-norm"
     reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} min, of {speed:,.0f} tokens a second here
   {settings["N"]} layers of width {settings["d_model"]}{subwords}: what learns most in that time; {norm}
-  dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}; saved each {apart} updates
+  dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}; saved each {save_every} updates
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
     return settings, reason
 
