@@ -122,7 +122,10 @@ METRICS: dict[str, Callable[[], Metric]] = {
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """Compute sacreBLEU's BLEU of raw, detokenized text, cased: what papers should report today."""
+    """Compute sacreBLEU's BLEU of raw, detokenized text, cased: what papers should report today.
+
+    It counts runs of one to four words over all sentences: where no hypothesis has four words, it is 0.
+    """
     return bleu_metric(tokenize)(hypotheses, references)
 
 

@@ -158,6 +158,14 @@ def test_a_model_to_start_from_keeps_its_tokenizers(flags, run, files, tmp_path,
     assert "without init_from" in err
 
 
+def test_a_run_that_is_resumed_keeps_the_model_that_it_started_from(run, files, tmp_path, capfd):
+    asked = ["train", *files, "--out", tmp_path / "o", "--max-steps", "1"]
+    assert ends([*asked, "--init-from", run]) == 0
+    err = complains([*asked, "--resume", "--init-from", tmp_path / "o"], capfd, "was begun with init_from")
+    assert "--init-from" not in err
+    assert "begin another run, in a folder of its own" in err
+
+
 @pytest.mark.parametrize("out", ["~nobody-of-this-name/x", "b\udcff"])
 def test_a_folder_that_cannot_be_is_named(out, files, capfd):
     complains(["train", *files, "--out", out], capfd, "--out", "cannot be a folder")
@@ -280,11 +288,6 @@ def test_the_columns_of_the_training_are_those_of_other_tables(cats, tmp_path, c
             assert err.count(told) == (not flag)
         assert results[0] == results[1]
     assert ends(["evaluate", "--model", out, "--src", cats / "a.en", "--tgt", cats / "a.de"]) == 0
-
-
-def test_sentences_without_an_order_are_refused(numbers):
-    with pytest.raises(ValueError, match="not set"):
-        Translator.load(numbers).translate({a for a, _ in CATS})
 
 
 @pytest.mark.parametrize(

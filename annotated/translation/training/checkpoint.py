@@ -103,7 +103,10 @@ def check_settings(
     start_anew = "for another, begin a new run"
     if saved_settings.get("init_from"):
         start_anew += ", without init_from"
-    remedies = {"minutes": "to go on for longer, raise --max-steps, in Python max_steps"}
+    remedies = {
+        "minutes": "to go on for longer, raise --max-steps, in Python max_steps",
+        "init_from": "to start from that, begin another run, in a folder of its own",
+    }
     remedies |= dict.fromkeys(("vocab", "tokenizer", "src_tokenizer", "tgt_tokenizer"), start_anew)
     changeable = {*CHANGEABLE, "lengths"}  # the text is compared, and the lengths follow from it
     if settings.get("average_of") == "best":
