@@ -19,15 +19,17 @@ from annotated.transformer.variants import find_parts
 class Stack(nn.Module):
     """N layers, and the final norm that pre-norm layers leave undone.
 
-    `layer` is one layer, of which N copies are made, or a list of all layers.
+    `layer` is one layer, of which N copies (6) are made, or a list of all N layers.
     """
 
-    def __init__(self, layer: nn.Module | Sequence[nn.Module], N: int = 6):
+    def __init__(self, layer: nn.Module | Sequence[nn.Module], N: int | None = None):
         super().__init__()
         if isinstance(layer, nn.Module) and not isinstance(layer, nn.ModuleList):
-            self.layers = clones(layer, N)
+            self.layers = clones(layer, 6 if N is None else N)
         else:
             self.layers = nn.ModuleList(layer)
+        if N not in (None, len(self.layers)):
+            raise ValueError(f"a list of {len(self.layers)} layers makes a stack of as many, not of N={N}")
         first: Any = next(iter(self.layers), None)
         if not hasattr(first, "sublayer"):
             raise ValueError("a stack needs layers like EncoderLayer, whose `sublayer` says where norms are")

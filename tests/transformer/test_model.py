@@ -113,6 +113,13 @@ def test_a_stack_says_which_layers_it_needs(layers):
         Encoder(layers)
 
 
+def test_a_list_of_layers_is_all_of_a_stack():
+    layers = list(POST.encoder.layers)
+    assert len(Encoder(layers).layers) == len(Encoder(layers, len(layers)).layers) == len(layers)
+    with pytest.raises(ValueError, match=f"list of {len(layers)} layers"):
+        Encoder(layers, len(layers) + 1)
+
+
 def test_a_seed_gives_the_weights_that_copied_layers_begin_with():
     torch.manual_seed(1)
     by_hand = assembled(MultiHeadedAttention(2, 8, 0.0), torch.float32)
