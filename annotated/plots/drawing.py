@@ -24,8 +24,9 @@ def palette(count: int = 10) -> list[str]:
 
 def as_words(tokens: Tokens) -> list[str]:
     """Return the tokens as figures show them: without `▁`, and with a dot where a piece continues a word."""
+    tokens = [str(token) for token in tokens]  # or ids
     if not any(token.startswith("▁") for token in tokens):
-        return list(tokens)
+        return tokens
     symbols = {"<s>": "start", "</s>": "end"}
     return [symbols.get(t, t[1:] if t.startswith("▁") else "·" * t[:1].isalnum() + t) for t in tokens]
 

@@ -62,6 +62,7 @@ def plot_mask(
     before these, dimensions of size 1 may stand, as in the mask of one sentence. Tokens that are None are
     positions. Raises ValueError if the mask is not boolean or does not fit.
     """
+    mask = torch.as_tensor(mask)  # of NumPy, or lists
     queries = [str(i) for i in range(mask.size(-2))] if queries is None else queries
     keys = [str(i) for i in range(mask.size(-1))] if keys is None else keys
     mask = mask_per_query(mask, queries, keys)

@@ -27,6 +27,13 @@ def test_the_grid_is_the_mask_query_down_and_key_across() -> None:
         assert [label.get_text() for label in axis.get_ticklabels()] == TOKENS
 
 
+@pytest.mark.parametrize("mask", [CAUSAL.numpy(), CAUSAL.tolist()], ids=["array", "lists"])
+def test_masks_that_are_no_tensors_and_tokens_that_are_ids_are_drawn(mask) -> None:
+    ax = plot_mask(mask, [5, 6, 7, 8], [5, 6, 7, 8])
+    np.testing.assert_array_equal(ax.images[0].get_array(), CAUSAL.numpy())
+    assert [label.get_text() for label in ax.xaxis.get_ticklabels()] == ["5", "6", "7", "8"]
+
+
 def test_colours_mean_what_the_legend_says() -> None:
     ax = plot_mask(CAUSAL, TOKENS, TOKENS)
     legend = ax.get_legend()
