@@ -1,5 +1,6 @@
 """The settings that are chosen for a time: what is measured, and what is made of it."""
 
+import re
 from itertools import count
 
 import pytest
@@ -65,7 +66,14 @@ def test_epochs_that_are_given_are_run_unless_the_minutes_end_them():
     _, reason = chosen(minutes=None, epochs=3)
     assert many["max_steps"] > 100 * ended["max_steps"]
     assert many["dropout"] > 0
-    assert " 3.0 times through" in reason
+    assert "read 3.0 times" in reason
+
+
+def test_updates_that_are_given_decide_how_often_the_text_is_read():
+    (few, told), (many, why) = chosen(max_steps=1, max_tokens=256), chosen(max_steps=1000, max_tokens=256)
+    assert few["dropout"] == 0 < many["dropout"]
+    once, often = (re.search(r"read ([\d.,]+) times", said)[1].replace(",", "") for said in (told, why))
+    assert float(often) == pytest.approx(1000 * float(once), rel=0.1)
 
 
 def test_the_step_that_is_measured_is_the_one_that_is_trained(monkeypatch):

@@ -68,14 +68,12 @@ def choose_settings(
             read = explicit["epochs"] * epoch_tokens
         if read < most:
             break
-    passes = read / epoch_tokens
     pre_norm = chosen["norm_first"]
     accumulate = explicit.get("accumulate", 1)
     power_of_2 = 2 ** round(math.log2(read / MIN_UPDATES / accumulate))
     batch_tokens = explicit.get("max_tokens") or min(4096, max(256, power_of_2))
     update_tokens = batch_tokens * accumulate
     chosen |= {
-        "dropout": 0.0 if passes < FEW_PASSES else 0.1 if passes < MANY_PASSES else 0.2,
         "learning_rate": (0.003 if pre_norm else 0.002) * math.sqrt(128 / chosen["d_model"]),
         "max_tokens": batch_tokens,
         "max_steps": NO_LIMIT if by_epochs else max(100, int(read / update_tokens)),
@@ -87,6 +85,8 @@ def choose_settings(
         subwords = f", {vocab:,} subwords"
     settings = chosen | explicit
     steps = min(settings["max_steps"], math.ceil(settings["epochs"] * epoch_tokens / update_tokens))
+    passes = min(settings["epochs"], steps * update_tokens / epoch_tokens)
+    settings.setdefault("dropout", 0.0 if passes < FEW_PASSES else 0.1 if passes < MANY_PASSES else 0.2)
     save_every = settings.setdefault("save_every", max(10, steps // CHECKPOINTS))
     rate = settings["learning_rate"]
     estimate = steps * update_tokens * token_seconds / 60 / UPDATE_SHARE  # minutes
@@ -94,7 +94,7 @@ def choose_settings(
     reason = f"""chosen for {len(text):,} pairs of about {lengths[0]:.0f} and {lengths[1]:.0f} tokens:
   {steps:,} updates of {update_tokens:,} tokens: {estimate:.2g} min, of {speed:,.0f} tokens a second here
   {settings["N"]} layers of width {settings["d_model"]}{subwords}: what learns most in that time; {norm}
-  dropout {settings["dropout"]}: {passes:,.1f} times through; rate {rate:.4f}; saved each {save_every} updates
+  dropout {settings["dropout"]}: read {passes:,.1f} times; rate {rate:.4f}; saved each {save_every} updates
   the speed is measured, so another call may choose otherwise: the run's training.json repeats this one"""
     return settings, reason
 
