@@ -166,6 +166,16 @@ def test_a_run_that_is_resumed_keeps_the_model_that_it_started_from(run, files, 
     assert "begin another run, in a folder of its own" in err
 
 
+def test_a_model_that_learns_another_pair_is_told(run, files, tmp_path, capfd):
+    def told(start, out, pair):
+        asked = ["train", *files, "--init-from", start, "--out", tmp_path / out, "--max-steps", "1"]
+        assert ends([*asked, "--pair", pair]) == 0
+        return "was trained for en-de, and now learns de-en" in capfd.readouterr().err
+
+    assert not told(run, "a", "en-de")  # nobody named the languages of that run
+    assert [told(tmp_path / "a", pair, pair) for pair in ("en-de", "de-en")] == [False, True]
+
+
 @pytest.mark.parametrize("out", ["~nobody-of-this-name/x", "b\udcff"])
 def test_a_folder_that_cannot_be_is_named(out, files, capfd):
     complains(["train", *files, "--out", out], capfd, "--out", "cannot be a folder")

@@ -27,6 +27,15 @@ def folder(tmp_path):
     return tmp_path / "m"
 
 
+def test_the_model_of_a_run_is_not_overwritten(folder):
+    save_model(folder, make(), WORDS, WORDS)
+    (folder / "training.json").write_text("{}")
+    before = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="holds the model of a run"):
+        save_model(folder, make(), WORDS, WORDS)
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
 @pytest.mark.parametrize("tied", ["all", "target", "none"])
 def test_a_model_comes_back(tied, tmp_path):
     model = make(tied_embeddings=tied, norm_first=True, positions="learned", max_len=9, activation="swish")

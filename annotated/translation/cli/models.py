@@ -27,9 +27,9 @@ def average(args: argparse.Namespace) -> None:
     with creating_folder(args.out) as folder:
         model, *tokenizers = model_folder.load_model(first)
         model.load_state_dict(average_checkpoints(args.checkpoints))
+        model_folder.save_model(folder, model, *tokenizers)
         if settings:
             write_json(folder / model_folder.SETTINGS, settings)  # they tell what text it reads
-        model_folder.save_model(folder, model, *tokenizers)
     print_message(f"the mean of {len(args.checkpoints)} checkpoints is in {args.out}")
 
 

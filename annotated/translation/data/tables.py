@@ -182,7 +182,8 @@ def check_languages(labels: Sequence[str], pair: str, asked: bool, where: str) -
             raise ValueError(f"{where}: the columns are {columns}, but the pair is {pair}")
     known = USUAL_NAMES.issuperset(map(str.casefold, labels))
     if not asked and not known and not all(map(is_named, labels, codes)):
-        raise ValueError(f"{where}: are {columns} {pair}? Give --columns, in Python columns, source first")
+        advice = "Name theirs by --pair, in Python pair, or give --columns, in Python columns, source first"
+        raise ValueError(f"{where}: are {columns} {pair}? {advice}")
 
 
 def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str) -> bool:

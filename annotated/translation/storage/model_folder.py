@@ -149,10 +149,17 @@ def check_vocabularies(
 def save_model(
     folder: str | Path, model: EncoderDecoder, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:
-    """Write a model folder. Raises ValueError for one that would come back as another, and writes nothing."""
+    """Write a model folder.
+
+    Raises ValueError, and writes nothing, for a model that would come back as another, and for a folder that
+    holds the model of a run.
+    """
+    folder = Path(folder).expanduser()
+    if (folder / SETTINGS).exists():
+        raise ValueError(f"{folder} holds the model of a run; choose another folder")
     check_can_be_saved(model)
     check_vocabularies(model.config, src_tokenizer, tgt_tokenizer, source="the model")
-    write_model(Path(folder).expanduser(), model, src_tokenizer, tgt_tokenizer)
+    write_model(folder, model, src_tokenizer, tgt_tokenizer)
 
 
 def write_model(folder: Path, model: EncoderDecoder, src: Tokenizer, tgt: Tokenizer) -> None:

@@ -17,6 +17,7 @@ from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
 from annotated.translation.data.pairs import CACHE_FORMAT, Corpus
 from annotated.translation.files import cached_folder
+from annotated.translation.messages import print_message
 from annotated.translation.processes import rank_and_world
 from annotated.translation.storage import model_folder
 from annotated.translation.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
@@ -48,6 +49,8 @@ def load_model_for(run: RunSettings, checkpoint: Path | None, pair: str | None) 
     for name in ("tokenizer", "src_tokenizer", "tgt_tokenizer", "vocab"):
         if record[name] not in (None, trained.get(name)):
             raise ValueError(f"{folder} keeps its tokenizers: {name} = {record[name]!r} has no effect")
+    if pair and trained.get("pair") not in (None, pair):
+        print_message(f"the model in {folder} was trained for {trained['pair']}, and now learns {pair}")
     return load_matching_model(folder, run.model)
 
 
