@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -46,25 +48,44 @@ def capture_attention(model: EncoderDecoder) -> Iterator[AttentionMaps]:
             model(src, tgt, src_mask, tgt_mask)
         maps["cross", 0][0]  # (h, tgt_len, src_len)
 
-    Raises TypeError for a variant whose attention has a `forward` of its own.
+    An attention or a layer that stands in several places has the weights of each under its own name.
+    Raises TypeError for another model, and for a variant whose attention has a `forward` of its own.
     """
     maps: AttentionMaps = {}
     thread = threading.get_ident()
     modules: dict[tuple[str, int], Any] = {}
-    modules |= {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
-    modules |= {("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)}
-    modules |= {("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)}
+    try:
+        modules |= {("encoder", i): layer.self_attn for i, layer in enumerate(model.encoder.layers)}
+        modules |= {("decoder", i): layer.self_attn for i, layer in enumerate(model.decoder.layers)}
+        modules |= {("cross", i): layer.src_attn for i, layer in enumerate(model.decoder.layers)}
+    except AttributeError as error:
+        remedy = "attention is recorded in an EncoderDecoder, such as a translator's `model`"
+        raise TypeError(f"{remedy}: {error}") from None
     for module in modules.values():
         if getattr(type(module), "forward", None) is not MultiHeadedAttention.forward:
             raise TypeError(f"{type(module).__name__} attends in a way of its own, which is not recorded")
+    running: list[tuple[str, int]] = []  # the names of the attentions of the layer that is running
 
-    def record(name: tuple[str, int], module: Any, inputs: tuple[Any, ...], _: Tensor) -> None:
+    def enter(kinds: tuple[str, ...], places: Iterator[int], *_: Any) -> None:
         if threading.get_ident() == thread:
-            maps[name] = attention_weights(module, *inputs).float().cpu()
+            place = next(places)
+            running[:] = [(kind, place) for kind in kinds]
+
+    def record(module: Any, inputs: tuple[Any, ...], named: dict[str, Any], _: Tensor) -> None:
+        if threading.get_ident() == thread:
+            call = signature(attention_weights).bind(module, *inputs, **named)
+            here = [name for name in running if modules[name] is module]
+            names = here or [name for name in modules if modules[name] is module]
+            itself = call.arguments["query"] is call.arguments["key"]
+            maps[names[0 if itself else -1]] = attention_weights(*call.args, **call.kwargs).float().cpu()
 
     with ExitStack() as hooks:
-        for name, module in modules.items():
-            hooks.enter_context(module.register_forward_hook(partial(record, name)))
+        for kinds, stack in ((("encoder",), model.encoder), (("decoder", "cross"), model.decoder)):
+            for layer in {*stack.layers}:
+                places = cycle([i for i, other in enumerate(stack.layers) if other is layer])
+                hooks.enter_context(layer.register_forward_pre_hook(partial(enter, kinds, places)))
+        for module in {*modules.values()}:
+            hooks.enter_context(module.register_forward_hook(record, with_kwargs=True))
         yield maps
 
 

@@ -10,7 +10,9 @@ from torch import nn
 from annotated.attention_maps import attention_weights, capture_attention
 from annotated.batches import padding_mask
 from annotated.cpu_kernels import CpuKernels
+from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, attention, subsequent_mask
+from annotated.transformer.layers import EncoderLayer
 from annotated.transformer.model import make_model
 
 seeds = st.integers(0, 2**32)
@@ -236,6 +238,62 @@ def test_capture_sees_only_the_passes_of_its_own_thread(model, batch):
         thread.join()  # the other block has begun before this one and ends within it
     assert not others
     assert maps["cross", 1].shape == (1, 4, 2, 4)
+
+
+def share_one(model):
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.self_attn = model.encoder.layers[0].self_attn
+    for layer in model.decoder.layers:
+        layer.src_attn = layer.self_attn
+
+
+def share_within_layers(model):
+    for layer in model.decoder.layers:
+        layer.src_attn = layer.self_attn
+
+
+def repeat_layers(model):
+    for stack in (model.encoder, model.decoder):
+        stack.layers[1] = stack.layers[0]
+
+
+@pytest.mark.parametrize("share", [share_one, share_within_layers, repeat_layers])
+def test_shared_attention_is_recorded_in_each_of_its_places_as_unshared_attention_is(share, model, batch):
+    shared = make_model(11, 13, N=2, d_model=16, d_ff=32, h=4, dropout=0.0).eval()
+    share(shared)
+    model.eval().load_state_dict(shared.state_dict())  # which has a shared weight under each of its names
+    src, _, src_mask, _ = batch
+
+    def search(model):
+        return greedy_decode(model, src, src_mask, max_len=5, start_symbol=0, end_symbol=None)
+
+    for run in (lambda model: model(*batch), search):
+        with capture_attention(model) as expected, capture_attention(shared) as maps:
+            run(model)
+            run(shared)
+        assert maps.keys() == expected.keys()
+        for name, weights in expected.items():
+            torch.testing.assert_close(maps[name], weights)
+
+
+class ByKeyword(EncoderLayer):
+    def forward(self, x, mask):
+        return x + self.self_attn(query=x, key=x, value=x, mask=mask)
+
+
+def test_attention_that_is_called_by_keyword_is_recorded_alike(model, batch):
+    model.encoder.layers[0] = ByKeyword(16, model.encoder.layers[0].self_attn, nn.Identity(), 0.0)
+    with capture_attention(model) as maps:
+        model(*batch)
+    x = model.src_embed(batch[0])
+    expected = attention_weights(model.encoder.layers[0].self_attn, x, x, x, batch[2])
+    torch.testing.assert_close(maps["encoder", 0], expected.detach())
+
+
+@pytest.mark.parametrize("model", [nn.Transformer(8, 2, 1, 1, 8), "name"])
+def test_what_is_no_model_of_the_package_is_not_recorded(model):
+    with pytest.raises(TypeError, match="recorded in an EncoderDecoder"), capture_attention(model):
+        pass
 
 
 @pytest.mark.parametrize("kernels", [nullcontext, CpuKernels])
