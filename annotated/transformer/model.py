@@ -13,7 +13,7 @@ from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.layers import DecoderLayer, Embeddings, EncoderLayer, PositionwiseFeedForward
 from annotated.transformer.positions import LearnedPositions
-from annotated.transformer.variants import find_parts
+from annotated.transformer.variants import BUILDERS, build, find_parts
 
 
 class Stack(nn.Module):
@@ -126,21 +126,24 @@ class EncoderDecoder(nn.Module):
     @classmethod
     def from_config(cls, config: TransformerConfig) -> "EncoderDecoder":
         """Build a freshly initialized model; its settings stay at hand as `.config`."""
+        if not isinstance(config, TransformerConfig):
+            raise TypeError(f"config is made by TransformerConfig(...), not a {type(config).__name__}")
         parts = find_parts(config)
-        attention, feed_forward = parts.attention, parts.feed_forward
+        builders = (partial(build, parts, name) for name in BUILDERS)
+        attention, cross_attention, feed_forward, norm, positions = builders
         if config.variant == "paper":  # copying is faster than drawing weights, which are drawn again below
             attention, feed_forward = partial(deepcopy, attention()), partial(deepcopy, feed_forward())
         around: Any = {"size": config.d_model, "dropout": config.dropout, "norm_first": config.norm_first}
         encoder_layers = [
-            EncoderLayer(self_attn=attention(), feed_forward=feed_forward(), norm=parts.norm(), **around)
+            EncoderLayer(self_attn=attention(), feed_forward=feed_forward(), norm=norm(), **around)
             for _ in range(config.N)
         ]
         decoder_layers = [
             DecoderLayer(
                 self_attn=attention(),
-                src_attn=parts.cross_attention() or attention(),
+                src_attn=cross_attention() or attention(),
                 feed_forward=feed_forward(),
-                norm=parts.norm(),
+                norm=norm(),
                 **around,
             )
             for _ in range(config.N)
@@ -148,8 +151,8 @@ class EncoderDecoder(nn.Module):
         model = cls(
             Encoder(encoder_layers),
             Decoder(decoder_layers),
-            nn.Sequential(Embeddings(config.d_model, config.src_vocab), parts.positions()),
-            nn.Sequential(Embeddings(config.d_model, config.tgt_vocab), parts.positions()),
+            nn.Sequential(Embeddings(config.d_model, config.src_vocab), positions()),
+            nn.Sequential(Embeddings(config.d_model, config.tgt_vocab), positions()),
             Generator(config.d_model, config.tgt_vocab),
         )
         model.config = config

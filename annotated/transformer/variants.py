@@ -12,6 +12,7 @@ The name is a setting of the model, `variant`, by which a saved model finds its 
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from typing import Any
 
 from torch import nn
 
@@ -59,11 +60,15 @@ class Parts:
         return kind(self.config.d_model, self.config.dropout, self.config.max_len)
 
 
+BUILDERS = [name for name in vars(Parts) if not name.startswith("_")]
 VARIANTS: dict[str, type[Parts]] = {"paper": Parts}
 
 
 def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
-    """Register a subclass of `Parts` under a name that the setting `variant` then takes."""
+    """Register a subclass of `Parts` under a name that the setting `variant` then takes.
+
+    Raises ValueError for one that overrides none of the methods by which `Parts` builds.
+    """
     if not isinstance(name, str) or not name:
         raise TypeError(f'a variant needs a name, as in @variant("mine"), not {name!r}')
     if name == "paper":
@@ -75,10 +80,25 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
         for method in [name for name in vars(parts) if not hasattr(Parts, name)]:
             if meant := get_close_matches(method, vars(Parts), n=1, cutoff=0.8):
                 raise ValueError(f"{parts.__name__}.{method} builds no part: is {meant[0]} meant?")
+        if not replaced(parts):
+            raise ValueError(f"{parts.__name__} replaces no part: override one of {', '.join(BUILDERS)}")
         VARIANTS[name] = parts
         return parts
 
     return register
+
+
+def replaced(parts: type[Parts]) -> list[str]:
+    """List the parts that a variant builds in a way of its own."""
+    return [name for name in BUILDERS if getattr(parts, name) is not getattr(Parts, name)]
+
+
+def build(parts: Parts, name: str) -> Any:
+    """Build the part of this name. Raises TypeError if it is no module."""
+    part = getattr(parts, name)()
+    if not isinstance(part, nn.Module) and not (name == "cross_attention" and part is None):
+        raise TypeError(f"{type(parts).__name__}.{name} must return a torch.nn.Module, not {part!r}")
+    return part
 
 
 def find_parts(config: TransformerConfig) -> Parts:

@@ -12,7 +12,7 @@ from annotated.search.greedy import greedy_decode
 from annotated.transformer.attention import MultiHeadedAttention, attention, subsequent_mask
 from annotated.transformer.layers import Embeddings, PositionwiseFeedForward
 from annotated.transformer.model import EncoderDecoder, make_model
-from annotated.transformer.variants import VARIANTS, Parts, variant
+from annotated.transformer.variants import BUILDERS, VARIANTS, Parts, variant
 
 
 @pytest.fixture(autouse=True)
@@ -199,6 +199,36 @@ def test_a_part_that_is_spelled_otherwise_is_not_passed_over():
         class Typo(Parts):
             def postions(self):
                 return nn.Identity()
+
+
+def test_a_variant_that_replaces_no_part_is_refused_and_one_that_inherits_a_part_is_not():
+    class Misnamed(Parts):
+        def ffn(self):
+            return nn.Identity()
+
+    class Inherited(Modern):
+        pass
+
+    variant("inherited")(Inherited)
+    with pytest.raises(ValueError, match="attention, cross_attention, feed_forward, norm, positions"):
+        variant("misnamed")(Misnamed)
+    with pytest.raises(ValueError, match="no variant 'misnamed'"):
+        make_model(9, 9, variant="misnamed")
+
+
+@pytest.mark.parametrize("part", BUILDERS)
+@pytest.mark.parametrize("returned", [None, nn.LayerNorm])
+def test_a_builder_that_returns_no_module_is_named(part, returned):
+    variant("broken")(type("Broken", (Parts,), {part: lambda _: returned}))
+    if (part, returned) != ("cross_attention", None):
+        with pytest.raises(TypeError, match=rf"Broken\.{part} must return a torch\.nn\.Module"):
+            make_model(9, 9, N=1, d_model=8, d_ff=8, h=2, variant="broken")
+
+
+@pytest.mark.parametrize("config", [{"src_vocab": 9, "tgt_vocab": 9}, "config.json"])
+def test_what_is_no_config_is_named(config):
+    with pytest.raises(TypeError, match=r"TransformerConfig\(\.\.\.\), not a"):
+        EncoderDecoder.from_config(config)
 
 
 @pytest.mark.parametrize("parts", [int, nn.Module, Parts.norm])

@@ -11,6 +11,7 @@ import torch
 from annotated.search.config import EXTRA_TOKENS
 from annotated.transformer.config import TransformerConfig
 from annotated.transformer.model import EncoderDecoder
+from annotated.transformer.variants import VARIANTS, replaced
 from annotated.translation.data.corpora import Text, own_corpus
 from annotated.translation.data.pairs import Corpus
 from annotated.translation.data.token_batches import TokenBatches, encode_corpus
@@ -175,7 +176,9 @@ def train_in_group(
     # The trainer copies the weights of the first process to the others.
     model = starting_point[0] if starting_point else EncoderDecoder.from_config(model_config)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    print_message(f"{parameters:,} parameters, on {device}; the log is {run_folder.path / LOG}")
+    name = model_config.variant
+    changed = "" if name == "paper" else f"variant {name}: {', '.join(replaced(VARIANTS[name]))}; "
+    print_message(f"{changed}{parameters:,} parameters, on {device}; the log is {run_folder.path / LOG}")
     config = settings.training()
     # A sentence must fit into a batch and the model, with its end symbol.
     limit = min(config.max_sentence, min(config.max_tokens, model.max_positions or config.max_tokens) - 1)
