@@ -116,6 +116,7 @@ MISTAKES: Predicates = {
         "the division by the deviation is missing": lambda f: f.x - f.x.mean(-1, keepdim=True),
         "the division is by the variance, and must be by its root": lambda f: any(close(f.got, (f.x - f.x.mean(-1, keepdim=True)) / f.x.var(-1, keepdim=True, correction=n), 1e-3) for n in (0, 1)),
         "squares are added up: the deviation is the root of their mean": lambda f: f.normal / f.x.size(-1) ** 0.5,
+        "eps is too large: 1e-5 keeps the divisor above 0": lambda f: close(f.got, f.normal * (f.got / f.normal).mean(-1, keepdim=True), 1e-3) and f.small.norm() < 0.99 * f.got.norm(),
         "the gain does not start at 1": lambda f: close((f.got / f.normal)[0, 0], (f.got / f.normal)[0, 1], 1e-2),
     },
     "embeddings: scale": {  # of width 16, for 11 words

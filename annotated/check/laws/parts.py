@@ -79,7 +79,8 @@ def layer_norm(code: Code) -> None:
         right = any(close(small, y, 1e-3) for y in normalized(x * 0.1))
         expect(right, "vectors of a small deviation are not normalized")
     else:
-        compare(out, normalized(x)[0], "vectors are not normalized", x=x, normal=normalized(x)[0], over=over)
+        evidence = {"x": x, "normal": normalized(x)[0], "small": small, "over": over}
+        compare(out, normalized(x)[0], "vectors are not normalized", **evidence)
     expect(output_of(module, x=x * 0).isfinite().all(), "a vector of equal numbers gives NaN")
     vectors = [p for p in module.parameters() if p.shape == (64,)]
     for p in vectors:
