@@ -73,7 +73,8 @@ def run_epoch(
                 loss += loss_compute(states, batch.tgt_y, 1)[0].item()
                 tokens += batch.ntokens
     elif mode != "train" or optimizer is None:
-        raise ValueError(f"mode must be 'eval', or 'train' with an optimizer, not {mode!r} with {optimizer}")
+        given = f"{mode!r} {'without' if optimizer is None else 'with'} one"
+        raise ValueError(f"mode must be 'eval', or 'train' with an optimizer, not {given}")
     elif accum_iter < 1:
         raise ValueError(f"accum_iter must be at least 1, not {accum_iter}")
     else:

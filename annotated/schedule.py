@@ -12,6 +12,8 @@ def rate(step: int, model_size: int, factor: float, warmup: int) -> float:
     """
     if model_size <= 0 or warmup <= 0:
         raise ValueError(f"model_size and warmup must be above 0, not {model_size} and {warmup}")
+    if step < 0:
+        raise ValueError(f"step must be at least 0, not {step}")
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

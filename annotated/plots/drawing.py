@@ -18,8 +18,8 @@ def axes_or_new(ax: plt.Axes | None, width: float = 8.0, height: float = 4.5) ->
 
 
 def palette(count: int = 10) -> list[str]:
-    """Return the first colors, in hexadecimal, of seaborn's color-blind-safe palette; it has ten."""
-    return seaborn.color_palette("colorblind", count).as_hex()
+    """Return colors, in hexadecimal: the first of seaborn's color-blind-safe ten; if more, as many hues."""
+    return seaborn.color_palette("colorblind" if count <= 10 else "husl", count).as_hex()
 
 
 def as_words(tokens: Tokens) -> list[str]:

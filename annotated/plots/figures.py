@@ -155,6 +155,10 @@ def plot_schedules(
     settings: Sequence[tuple[int, int]], steps: int = 20000, factor: float = 1.0, ax: plt.Axes | None = None
 ) -> plt.Axes:
     """Draw the rate over `steps` updates for each (d_model, warmup), a dot on each peak that they reach."""
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, not {steps}")
+    if any(isinstance(pair, int) for pair in settings):
+        raise TypeError(f"settings are pairs of d_model and warm-up: give [{settings}]")
     ax = axes_or_new(ax)
     for (d_model, warmup), color in zip(settings, palette(len(settings)), strict=True):
         # Some 400 steps are enough for a curve, with the last one and the peak, where it has a corner.

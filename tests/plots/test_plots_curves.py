@@ -23,3 +23,15 @@ def test_every_schedule_peaks_at_its_dot() -> None:
     ]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("update", "learning rate")
     assert len(plot_schedules([(512, 4000), (512, 1000)], steps=1000).lines) == 3  # one peak is beyond
+
+
+def test_each_of_many_schedules_has_a_color_of_its_own() -> None:
+    curves = plot_schedules([(512, warmup) for warmup in range(5000, 17000, 1000)], steps=100).lines
+    assert len({curve.get_color() for curve in curves}) == 12
+
+
+def test_settings_that_are_no_pairs_and_no_steps_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"give \[\(512, 4000\)\]"):
+        plot_schedules((512, 4000))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="steps must be at least 1, not -3"):
+        plot_schedules([(512, 4000)], steps=-3)

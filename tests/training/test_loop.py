@@ -137,6 +137,12 @@ def test_what_cannot_be_run_is_refused(batches, mode):
         run_epoch(batches, model, loss, mode=mode)
 
 
+def test_the_message_about_a_mode_is_one_line_whatever_the_optimizer():
+    model, loss, optimizer, _ = system()
+    with pytest.raises(ValueError, match=r"^mode must be .*, not 'training' with one$"):
+        run_epoch(BATCHES, model, loss, optimizer, mode="training")
+
+
 def test_no_batch_an_update_is_refused():
     model, loss, optimizer, _ = system()
     with pytest.raises(ValueError, match="accum_iter must be at least 1, not 0"):

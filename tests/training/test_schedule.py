@@ -33,6 +33,12 @@ def test_a_width_or_a_warm_up_of_nothing_is_refused(model_size, warmup):
         rate(1, model_size, 1, warmup)
 
 
+def test_a_step_before_the_first_is_refused():
+    assert rate(0, 512, 1, 4000) == rate(1, 512, 1, 4000)
+    with pytest.raises(ValueError, match="step must be at least 0, not -5"):
+        rate(-5, 512, 1, 4000)
+
+
 def test_another_learning_rate_would_scale_the_schedule_and_is_refused():
     with pytest.raises(ValueError, match=r"lr=1\.0, not 0\.5"):
         noam_scheduler(torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=0.5), 512)
