@@ -29,6 +29,9 @@ class Batch:
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD):
+        for name, tokens in {"src": src, "tgt": tgt}.items():
+            if tokens is not None and not (isinstance(tokens, Tensor) and tokens.dim() == 2):
+                raise ValueError(f"{name} must be a tensor (batch, {name}_len), as torch.tensor([[5, 6]]) is")
         self.src = src
         self.src_mask = padding_mask(src, pad)
         self.pad = pad

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from annotated.evaluation_mode import evaluating
 from annotated.search.config import EXTRA_TOKENS, Penalty, SearchConfig
-from annotated.search.greedy import check_tokens, source_mask
+from annotated.search.greedy import as_tokens, check_tokens, source_mask
 from annotated.transformer.attention import MultiHeadedAttention
 from annotated.transformer.cache import DecoderCache
 from annotated.transformer.config import END, START
@@ -96,7 +96,7 @@ def beam_search(
     for name, values in {"limits": limits, "prefixes": prefixes}.items():
         if len(values) != len(src):
             raise ValueError(f"there must be as many {name} as sentences, not {len(values)} for {len(src)}")
-    if end_symbol in forbidden:
+    if end_symbol in (forbidden := as_tokens(forbidden)):
         raise ValueError(f"the end symbol, {end_symbol}, is forbidden, but every translation needs it")
     searches = []
     for i, (limit, prefix) in enumerate(zip(map(index, limits), prefixes, strict=True)):

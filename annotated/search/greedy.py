@@ -39,7 +39,8 @@ def greedy_decode(
     max_len = min(max_len, (model.max_positions or max_len) + 1)  # the last token is not read
     src_mask = source_mask(src, src_mask)
     end = -1 if end_symbol is None else end_symbol
-    required_tokens = (*forbidden,) if end_symbol is None else (*forbidden, end_symbol)
+    forbidden = as_tokens(forbidden)
+    required_tokens = forbidden if end_symbol is None else (*forbidden, end_symbol)
     with evaluating(model):
         memory = model.encode(src, src_mask)  # (B, src_len, d_model)
         cache = DecoderCache(len(model.decoder.layers))
@@ -64,6 +65,8 @@ def greedy_decode(
 
 def source_mask(src: Tensor, mask: Tensor | None) -> Tensor:
     """Return the mask (B, 1, src_len) of a source (B, src_len). Raises ValueError for other shapes."""
+    if not isinstance(src, Tensor):
+        raise TypeError("src must be a tensor (B, src_len), as torch.tensor([[5, 6]]) is")
     if src.dim() != 2:
         raise ValueError(f"src must be (B, src_len), not {tuple(src.shape)}; of one, use src.unsqueeze(0)")
     if len(src) and not src.size(1):
@@ -74,6 +77,13 @@ def source_mask(src: Tensor, mask: Tensor | None) -> Tensor:
     if mask.shape not in (size, (1, *size[1:])):
         raise ValueError(f"src_mask must be (B or 1, 1, src_len), here {size}, not {tuple(mask.shape)}")
     return mask.expand(size)
+
+
+def as_tokens(forbidden: Iterable[int]) -> tuple[int, ...]:
+    """Return the forbidden tokens. Raises TypeError for a single number."""
+    if not isinstance(forbidden, Iterable):
+        raise TypeError(f"forbidden must be a list of tokens, as [{forbidden}], not {forbidden}")
+    return (*forbidden,)
 
 
 def check_tokens(tokens: Iterable[int], vocab: int) -> None:

@@ -160,6 +160,8 @@ class Translator:
         listed = isinstance(sentences, Iterable) and not isinstance(sentences, str | bytes | Mapping | Set)
         if not listed or getattr(sentences, "ndim", 1) != 1:
             raise ValueError(f"give a list of sentences or one column, not {type(sentences).__name__}")
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix is one text for every translation, not {type(prefix).__name__}")
         texts = list(sentences)
         numbers = range(1, len(texts) + 1) if numbers is None else numbers
         if len(numbers) != len(texts):

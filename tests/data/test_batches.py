@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from annotated import data_gen
+from annotated import Batch, data_gen
 from annotated.translation.data import EncodedPairs, TokenBatches
 
 
@@ -97,6 +97,13 @@ def test_a_pair_that_fits_no_batch_is_named():
     with pytest.raises(ValueError, match=r"made up, line 1001: 9 tokens do not fit .*max_tokens=8"):
         TokenBatches(pairs_of([(2, 2), (9, 3), (3, 3)]), 8)
     assert len(TokenBatches(pairs_of([(2, 2), (9, 3), (3, 10)]), 9)) == 3
+
+
+@pytest.mark.parametrize("tokens", [[[3, 4]], torch.tensor([3, 4])])
+@pytest.mark.parametrize("side", ["src", "tgt"])
+def test_tokens_that_are_no_batch_are_refused(tokens, side):
+    with pytest.raises(ValueError, match=f"{side} must be a tensor"):
+        Batch(**{"src": torch.tensor([[3, 4]]), side: tokens})
 
 
 def test_the_copy_task():

@@ -112,6 +112,8 @@ def test_what_holds_no_tensors_by_name_is_told_what_to_give(state, tmp_path):
     ):
         with pytest.raises(ValueError, match=says):
             load_classic(source, h=3)
+    with pytest.raises(ValueError, match="is a folder: give the file"):
+        load_classic(tmp_path)
     with pytest.raises(FileNotFoundError):
         load_classic(tmp_path / "none.pt")
 

@@ -134,6 +134,12 @@ def test_another_module_is_named():
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_what_pytorchs_module_decides_is_not_given_again():
+    with pytest.raises(ValueError, match="leave out h, norm_first: "):
+        from_torch(pre_norm(), 11, 11, norm_first=True, tied_embeddings="none", h=2)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_the_advice_for_pytorchs_defaults_works():
     transformer = pre_norm(norm_first=False)
     for stack in ("encoder", "decoder"):

@@ -431,6 +431,8 @@ def test_limits_and_masks_are_taken_in_every_right_form_and_in_no_other():
                 search(model, src, wrong, 6, START, END)
         with pytest.raises(ValueError, match=r"src must be .* src.unsqueeze\(0\)"):
             search(model, src[0], None, 6, START, END)
+        with pytest.raises(TypeError, match="src must be a tensor"):
+            search(model, src.tolist(), None, 6, START, END)
         for wrong in (5.5, "6", torch.tensor([6.5] * len(src))):
             with pytest.raises((TypeError, ValueError), match=r"integer|as many limits"):
                 search(model, src, mask, wrong, START, END)
@@ -441,6 +443,16 @@ def test_a_source_without_a_token_is_refused_but_not_a_batch_without_a_sentence(
         with pytest.raises(ValueError, match="a source needs a token"):
             search(toy(), torch.zeros(1, 0, dtype=torch.int64), None, 6, START, END)
         assert len(search(toy(), torch.zeros(0, 3, dtype=torch.int64), None, 6, START, END)) == 0
+
+
+def test_forbidden_tokens_are_any_iterable_and_no_number():
+    model, src = toy(), torch.tensor([[3, 4]])
+    for search in (greedy_decode, beam_search):
+        with pytest.raises(TypeError, match=r"forbidden must be .* \[5\], not 5"):
+            search(model, src, None, 6, START, END, forbidden=5)
+        few = [token for token in range(12) if token not in (END, 7)]
+        listed, once = (str(search(model, src, None, 6, START, END, forbidden=x)) for x in (few, iter(few)))
+        assert listed == once
 
 
 def test_scores_that_are_no_numbers_and_tokens_that_are_none_are_refused():

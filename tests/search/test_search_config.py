@@ -82,6 +82,11 @@ def test_impossible_limits_are_refused(build, limits):
         build(**limits)
 
 
+def test_a_prefix_is_one_text(build):
+    with pytest.raises(TypeError, match="prefix is one text for every translation, not list"):
+        build().translate(["w0"], prefix=["w1"])
+
+
 def test_a_line_over_its_limit_can_be_refused(build):
     translator = build(max_source=4, too_long="refuse")
     _, steps = counted(translator.model)

@@ -72,6 +72,8 @@ def load_tensors(path: Path) -> Any:
 
     Raises ValueError for a damaged file, and for one that holds anything else.
     """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the file that torch.save wrote")
     if is_zipfile(path):  # as since PyTorch 1.6; `torch.load` compares no checksums
         with ZipFile(path) as archive:
             if archive.testzip():

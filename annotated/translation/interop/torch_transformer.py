@@ -77,6 +77,8 @@ def from_torch(
         "norm_first": first.norm_first,
         "layer_norm_eps": first.norm1.eps,
     }
+    if decided := sorted(options.keys() & settings.keys()):
+        raise ValueError(f"leave out {', '.join(decided)}: PyTorch's module decides it")
     model = make_model(src_vocab, tgt_vocab, **options, **settings)
     check_stacks(transformer, model.config)
     state, tensors = transformer.state_dict(), named_state(model)
