@@ -1,5 +1,6 @@
 """`annotated check` raises no false alarm, survives whatever code does, and reports in every form."""
 
+import ast
 import json
 import re
 import subprocess
@@ -93,6 +94,31 @@ def test_what_cannot_be_built_is_not_applicable_and_says_why() -> None:
     assert "adapter" in why
     assert "feed-forward" not in str(report)
     assert "feed-forward" in report.text(verbose=True)
+
+
+@pytest.mark.parametrize("places", [True, False])
+def test_a_language_model_is_held_to_the_laws_by_the_line_that_the_page_gives(places: bool) -> None:
+    class LanguageModel(nn.Module):
+        def __init__(self, vocab: int, **sizes: int):
+            super().__init__()
+            model = annotated.make_model(vocab, vocab, **sizes)
+            self.embed, self.layers, self.generator = model.tgt_embed, model.encoder, model.generator
+
+        def forward(self, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
+            vectors, positions = self.embed
+            x = positions(vectors(tgt)) if places else positions.dropout(vectors(tgt))
+            return self.generator(self.layers(x, annotated.subsequent_mask(tgt.size(1))))
+
+    def make_model(tgt_vocab, N, d_model, d_ff, h, dropout):
+        return LanguageModel(tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout)
+
+    page = (FOLDER.parents[2] / "tools" / "site" / "pages" / "check.md").read_text(encoding="utf-8")
+    [line] = re.findall("^NOT_APPLICABLE = ({.*})", page, re.MULTILINE)
+    names = {"make_model": make_model, "NOT_APPLICABLE": ast.literal_eval(line)}
+    report = check.run(names)
+    failed = [finding.law for finding in report.findings if finding.status == "failed"]
+    assert failed == ["model: order of words"] * (not places), report
+    assert places or report.first_mistake().endswith("positions are not added in the decoder")
 
 
 @pytest.mark.parametrize("case", check.cases({n: getattr(annotated, n) for n in annotated.__all__}))
