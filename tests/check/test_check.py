@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
@@ -119,6 +120,20 @@ def test_a_language_model_is_held_to_the_laws_by_the_line_that_the_page_gives(pl
     failed = [finding.law for finding in report.findings if finding.status == "failed"]
     assert failed == ["model: order of words"] * (not places), report
     assert places or report.first_mistake().endswith("positions are not added in the decoder")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("greedy_decode", "greedy: likeliest token"), ("beam_search", "beam: one is greedy")]
+)
+def test_a_search_that_leaves_dropout_on_passes_with_a_remark(
+    part: str, name: str, classic: ModuleType
+) -> None:
+    search, [law] = getattr(classic, part), [law for law in check.LAWS if law.name == name]
+    evaluated = wraps(search)(lambda model, *args, **named: search(model.eval(), *args, **named))
+    found = [law(Code.of(vars(classic) | {part: function})) for function in (search, evaluated)]
+    assert [finding.status for finding in found] == ["passed", "passed"]
+    assert "model.eval()" in found[0].message
+    assert not found[1].message
 
 
 @pytest.mark.parametrize("case", check.cases({n: getattr(annotated, n) for n in annotated.__all__}))

@@ -28,7 +28,7 @@ TASTES += [{"long": True, "patience": True, "unlike": unlike} for unlike in (Fal
 AFTER = "model: ", "causal mask", "heads: ", "attention: ", "generator: "
 
 
-def build_model(code: Code, **sizes: int) -> Model:
+def build_model(code: Code, **sizes: float) -> Model:
     """Build a model, the code's own or a stand-in, whose scores are as good as drawn: texts compete."""
     model = Model.of(searchable(code), shake=0.0, **{"src_vocab": 23, "tgt_vocab": 23, **sizes})
     randomize_scores(model.module, model.vocab, code.worker)
@@ -112,6 +112,17 @@ def first_new(tokens: list[int], begin: int, end: int) -> int:
     return next((tokens[i] for i in range(begin, end) if tokens[i] not in tokens[:i]), tokens[end - 1])
 
 
+def remark_on_eval(code: Code, function: Any, **more: Any) -> str:
+    """Say so if a search leaves dropout on in a model that comes from training."""
+    model = build_model(code, dropout=0.5)
+    model.module.train()
+    with suppress(Exception):
+        one, other = (search(model, function, SRC, 7, NO_END, **more) for _ in range(2))
+        if one != other:
+            return "it does not call model.eval(): after training, it searches with dropout"
+    return ""
+
+
 def is_unmasked(weights: list[Tensor], model: Model) -> bool:
     """Tell whether weights of a search fall on later tokens, and with a causal mask would not."""
     with collect_weights() as masked:
@@ -125,7 +136,7 @@ def is_unmasked(weights: list[Tensor], model: Model) -> bool:
 
 
 @law(LESSON, "greedy_decode", "greedy: likeliest token", *AFTER)
-def greedy_takes_the_likeliest(code: Code) -> None:
+def greedy_takes_the_likeliest(code: Code) -> str:
     """Greedy search takes the likeliest token at each step, with or without a cache."""
     function, model = code.find("greedy_decode"), searched(code)
     expected = steps(model, 7)
@@ -152,6 +163,7 @@ def greedy_takes_the_likeliest(code: Code) -> None:
     expect(not unmasked, "while it searches, tokens see later ones")
     with_start = whole[:1] == [START] or not (code.stubs or takes(function, "start_symbol"))
     expect(with_start, "what it returns does not begin with the start symbol", str(whole))
+    return remark_on_eval(code, function)
 
 
 @law(LESSON, "greedy_decode", "greedy: stops", *AFTER, "greedy: l")
@@ -194,7 +206,7 @@ def of_batches(code: Code, model: Model, function: Any, **more: Any) -> str:
 
 
 @law(LESSON, "beam_search", "beam: one is greedy", *AFTER, "greedy: l")
-def beam_of_one(code: Code) -> None:
+def beam_of_one(code: Code) -> str:
     """A beam of one is greedy search."""
     function, model, one = code.find("beam_search"), searched(code), {"beam": 1, "alpha": 0.0}
     expected = steps(model, 6)
@@ -210,6 +222,7 @@ def beam_of_one(code: Code) -> None:
         raise Failure("a beam of one differs from greedy search", example, **evidence)
     expect(not unmasked, "while it searches, tokens see later ones")
     of_batches(code, model, function, **one)
+    return remark_on_eval(code, function, **one)
 
 
 @law(LESSON, "beam_search", "beam: finds the best", *AFTER, "greedy: l", "beam: one")
