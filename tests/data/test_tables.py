@@ -9,6 +9,7 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 from threading import Thread
+from zipfile import ZipFile
 
 import openpyxl
 import pandas as pd
@@ -211,6 +212,33 @@ def test_a_spreadsheet_is_closed_and_its_sheet_must_have_rows(tmp_path):
     book.save(path)
     with pytest.raises(ValueError, match="in front holds a chart"):
         read_pairs(path)
+
+
+def test_sheets_that_are_not_read_are_named_once(tmp_path, capsys):
+    path = write_rows(tmp_path / "t.xlsx", ("en", "de"), [("a dog", "ein Hund")])
+    book = openpyxl.load_workbook(path)
+    book.create_sheet("empty")["B2"].number_format = "@"
+    book.save(path)
+    assert len(read_pairs(path)) == 1
+    assert capsys.readouterr().err == ""
+    book.create_sheet("more")["A7"] = "a cat"
+    book.save(path)
+    assert len(read_pairs(path)) == 1
+    err = capsys.readouterr().err
+    assert (err.count("'Sheet'"), err.count("'more'"), "empty" in err) == (1, 1, False)
+    book.active = book["more"]  # as it advises
+    book.save(path)
+    with pytest.raises(ValueError, match="only one column"):
+        read_pairs(path)
+    assert "in front, 'more', is read; the rows of 'Sheet' are left out" in capsys.readouterr().err
+
+
+def test_rows_are_read_whatever_size_a_spreadsheet_claims(tmp_path):
+    path = write_rows(tmp_path / "t.xlsx", ("en", "de"), [("a dog", "ein Hund"), ("a cat", "eine Katze")])
+    with ZipFile(path) as saved, ZipFile(tmp_path / "claim.xlsx", "w") as claim:
+        for name in saved.namelist():
+            claim.writestr(name, saved.read(name).replace(b'"A1:B3"', b'"A1"'))
+    assert list(read_pairs(tmp_path / "claim.xlsx")) == list(read_pairs(path))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])

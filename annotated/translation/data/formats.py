@@ -12,12 +12,14 @@ from contextlib import closing, suppress
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 from annotated.optional import require
 from annotated.translation.data.text_files import Name, iterate_lines
 from annotated.translation.files import dict_of_unique
+from annotated.translation.messages import print_message
 
 SAMPLE_ROWS = 1000  # rows by which the separator, quotes and names are recognized
 QUOTED = re.compile('"((?:[^"]|"")*)"')
@@ -185,7 +187,10 @@ def read_parquet(path: Name) -> Table:
 
 
 def read_xlsx(path: Name) -> Table:
-    """Read the active sheet of an .xlsx file; whole numbers without a format are read as they look."""
+    """Read the sheet in front of an .xlsx file, and tell of others that hold cells.
+
+    Whole numbers without a format are read as they look.
+    """
     openpyxl = require("openpyxl", extra="data")
     is_datetime = openpyxl.styles.numbers.is_datetime
     try:
@@ -206,6 +211,17 @@ def read_xlsx(path: Name) -> Table:
         with closing(book):
             if book.active not in book.worksheets:
                 raise ValueError(f"{path}: the sheet in front holds a chart; bring the table to the front")
+            filled = []
+            for sheet in book.worksheets:
+                sheet.reset_dimensions()  # some programs save wrong ones
+                if any(value is not None for row in sheet.iter_rows(values_only=True) for value in row):
+                    filled.append(sheet.title)
+            if others := ", ".join(repr(title) for title in filled if title != book.active.title):
+                left = f"the rows of {shorten(others, 400)} are left out, also of a translated table"
+                advice = "to have them, copy them into that sheet, or bring another to the front"
+                print_message(
+                    f"{path}: only the sheet in front, {book.active.title!r}, is read; {left}; {advice}"
+                )
             for line, cells in enumerate(book.active.iter_rows(), start=1):
                 row = [shown(cell) for cell in cells]
                 while row and row[-1] is None:
