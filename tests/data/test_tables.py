@@ -334,6 +334,25 @@ def test_a_typed_column_is_refused_with_its_line(tmp_path):
                 read_pairs(tmp_path / "t.xlsx")
 
 
+@pytest.mark.parametrize("value", ["#N/A", "#REF!", "=A1"])
+def test_an_error_or_a_formula_without_a_value_is_refused_where_it_is_read(value, tmp_path):
+    path, computed = tmp_path / "t.xlsx", tmp_path / "computed.xlsx"
+    book = openpyxl.Workbook()
+    for row in (("en", "de", "fr"), ("a dog", value, value), ("a cat", "eine Katze", "un chat")):
+        book.active.append(row)
+    book.save(path)
+    with pytest.raises(ValueError, match=rf"line 2: column de holds '{value}' .*not text; (mend|open)"):
+        read_pairs(path, ("en", "de"))
+    with ZipFile(path) as saved, ZipFile(computed, "w") as file:  # a spreadsheet program saves text, or none
+        for name in saved.namelist():
+            cells = saved.read(name).replace(b' t="e"', b' t="str"')
+            cells = cells.replace(b'<c r="B2"><f>A1</f><v>', b'<c r="B2" t="str"><f>A1</f><v>en')
+            file.writestr(name, cells.replace(b'<c r="C2"><f>', b'<c r="C2" t="str"><f>'))
+    shown = "en" if value == "=A1" else value
+    assert list(read_pairs(computed, ("en", "de"))) == [("a dog", shown), ("a cat", "eine Katze")]
+    assert len(read_pairs(computed, ("en", "fr"))) == (1 if value == "=A1" else 2)
+
+
 def test_tsv_reads_two_columns_and_tells_of_further_ones_once(tmp_path, capsys):
     """Once, as from a pipe."""
     path, data = tmp_path / "pipe.tsv", b"a\tA\t\r\nb\tB\tCC-BY #1\n\n\tC\t\nd\t\t\n"

@@ -29,6 +29,18 @@ ITEM_SEPARATOR = re.compile(r"[\s,]*")  # two items of an array
 TableRow = tuple[int, Sequence[Any]]  # the line of a row, from 1, and its cells
 
 
+class CellError(str):
+    """What a spreadsheet shows for an error, such as #N/A."""
+
+    advice = "mend it, or delete the row"
+
+
+class UnsavedFormula(str):
+    """A formula whose value is not in the file, as programs write it that compute none."""
+
+    advice = "open the file in a spreadsheet program and save it there"
+
+
 class Table(NamedTuple):
     """The rows of a table, the names of its columns, and what separates those.
 
@@ -194,11 +206,15 @@ def read_xlsx(path: Name) -> Table:
     openpyxl = require("openpyxl", extra="data")
     is_datetime = openpyxl.styles.numbers.is_datetime
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        book, formulas = (openpyxl.load_workbook(path, read_only=True, data_only=it) for it in (True, False))
     except (openpyxl.utils.exceptions.InvalidFileException, KeyError, ValueError, BadZipFile) as error:
         raise ValueError(f"{path} cannot be read as .xlsx: {error}") from None
 
-    def shown(cell: Any) -> Any:
+    def shown(cell: Any, formula: Any) -> Any:
+        if cell.data_type == "e":
+            return CellError(cell.value)
+        if cell.value is None and cell.data_type == "n" and formula.data_type == "f":
+            return UnsavedFormula(getattr(formula.value, "text", formula.value))
         if isinstance(cell.value, bool):
             return str(cell.value).upper()
         if isinstance(cell.value, datetime) and is_datetime(cell.number_format) == "date":
@@ -206,24 +222,27 @@ def read_xlsx(path: Name) -> Table:
         plain = isinstance(cell.value, int) and cell.number_format in ("General", "@")
         return str(cell.value) if plain else cell.value
 
+    def has_cells(sheet: Any) -> bool:
+        return any(value is not None for row in sheet.iter_rows(values_only=True) for value in row)
+
     def rows() -> Iterator[tuple[int, list[Any]]]:
         width = 0
-        with closing(book):
+        with closing(book), closing(formulas):
             if book.active not in book.worksheets:
                 raise ValueError(f"{path}: the sheet in front holds a chart; bring the table to the front")
-            filled = []
-            for sheet in book.worksheets:
+            for sheet in (*book.worksheets, *formulas.worksheets):
                 sheet.reset_dimensions()  # some programs save wrong ones
-                if any(value is not None for row in sheet.iter_rows(values_only=True) for value in row):
-                    filled.append(sheet.title)
-            if others := ", ".join(repr(title) for title in filled if title != book.active.title):
-                left = f"the rows of {shorten(others, 400)} are left out, also of a translated table"
+            others = [sheet for sheet in formulas.worksheets if sheet != formulas.active and has_cells(sheet)]
+            if others:
+                names = shorten(", ".join(repr(sheet.title) for sheet in others), 400)
+                left = f"the rows of {names} are left out, also of a translated table"
                 advice = "to have them, copy them into that sheet, or bring another to the front"
                 print_message(
                     f"{path}: only the sheet in front, {book.active.title!r}, is read; {left}; {advice}"
                 )
-            for line, cells in enumerate(book.active.iter_rows(), start=1):
-                row = [shown(cell) for cell in cells]
+            both = zip(book.active.iter_rows(), formulas.active.iter_rows(), strict=True)
+            for line, cells in enumerate(both, start=1):
+                row = list(map(shown, *cells))
                 while row and row[-1] is None:
                     row.pop()
                 width = width or len(row)

@@ -117,8 +117,9 @@ def checked_rows(
             raise ValueError(f"{where}, line {number:,}: {widths}; {advice}")
         cells = cells or [""] * len(labels)
         for index in indices:
-            if not isinstance(cell := cells[index], str | None):
-                kind = f"{cell!r:.40} ({type(cell).__name__}), not text; save it as text, a cell a row"
+            if type(cell := cells[index]) not in (str, type(None)):
+                advice = getattr(cell, "advice", "save it as text, a cell a row")
+                kind = f"{cell!r:.40} ({type(cell).__name__}), not text; {advice}"
                 raise ValueError(f"{where}, line {number:,}: column {labels[index]} holds {kind}")
         yield number, cells
 
