@@ -287,10 +287,12 @@ def test_the_columns_of_the_training_are_those_of_other_tables(cats, tmp_path, c
     asked = ["--src", table, "--columns", "Englisch,Deutsch", "--out", out]
     assert ends(["train", *asked, *TINY, "--max-steps", "1"]) == 0
     table.write_text("note,Deutsch,Englisch\nx,ein Hund,a dog\n")
-    told = "reading the columns Englisch,Deutsch, as in training; --columns names others\n"
-    for command, given in (("evaluate", ["--src", table]), ("translate", [table])):
-        results = []
-        for flag in ([], ["--columns", "Englisch,Deutsch" if command == "evaluate" else "Englisch"]):
+    for command, columns, given in (
+        ("evaluate", "Englisch,Deutsch", ["--src", table]),
+        ("translate", "Englisch", [table]),
+    ):
+        results, told = [], f"reading {columns}, as in training, unless --columns says otherwise\n"
+        for flag in ([], ["--columns", columns]):
             capfd.readouterr()
             assert ends([command, "--model", out, *given, *flag, "--max-extra", "3"]) == 0
             result, err = capfd.readouterr()

@@ -19,6 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from annotated.translation.data import own_corpus, read_pairs
+from annotated.translation.data.formats import TABLES
+from annotated.translation.data.tables import select_columns
 from annotated.translation.tokenizers import normalize
 
 
@@ -133,7 +135,7 @@ def test_names_that_do_not_tell_the_direction_are_asked_about(name, tmp_path):
             assert list(read_pairs(path, pair="de-en")) == [pair[::-1] for pair in rows]
     path = write_rows(tmp_path / name, ("English", "German"), rows)
     if name != "t.tsv":  # where that is a pair of text
-        with pytest.raises(ValueError, match=r"are 'English' and 'German' de-en.*--pair"):
+        with pytest.raises(ValueError, match=r"'English' and 'German' may be de-en or not; .*--pair.*give"):
             read_pairs(path, pair="de-en")
     assert list(read_pairs(path, ("German", "English"), pair="de-en")) == [pair[::-1] for pair in rows]
     if name not in ("t.json", "t.jsonl", "t.tsv"):
@@ -281,7 +283,7 @@ def test_a_first_row_is_names_or_text_and_is_told(tmp_path):
     [_, pasted] = shlex.split(re.search(r"--columns \S+", str(error.value))[0])
     assert len(read_pairs(tmp_path / "t.csv", pasted.split(","))) == 1
     three = "".join(f"{i}\tdog {i}\tHund {i}\n" for i in range(30))
-    with pytest.raises(ValueError, match="SOURCE,TARGET, two of these, for names"):
+    with pytest.raises(ValueError, match=r"SOURCE,TARGET, two of these, for names.*1,2, for text"):
         read_pairs(write(tmp_path / "three.tsv", f"id\tword\tWort\n{three}"))
     with pytest.raises(ValueError, match="there are 'Source text', id, 'Target text'"):
         read_pairs(write(tmp_path / "t.csv", "Source text,id,Target text\na b,c,d e\n"))
@@ -426,6 +428,28 @@ def test_tables_are_read_by_the_names_of_their_columns(name, tmp_path):
     ):
         with pytest.raises(ValueError, match=says):
             read_pairs(tmp_path / name, columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "Vocabulary\nein\nzwei\n"),
+        ("t.tsv", "word\tnote\n" + "".join(f"dog {i}\tx y\n" for i in range(30))),
+        ("t.csv", "German text,note\nein,a\n"),
+        ("t.csv", "en\na dog\n"),
+        ("t.csv", "German_text\nein Hund\nzwei Hunde\n"),
+        ("t.tsv", "id\tword\n" + "".join(f"{i}\tdog {i}\n" for i in range(30))),
+        ("t.tsv", "7\ta\tb\n"),
+        ("t.jsonl", '{"a": "ein", "b": "c"}\n'),
+    ],
+)
+def test_who_reads_one_column_is_told_of_one(name, content, tmp_path):
+    path, read = write(tmp_path / name, content), TABLES[Path(name).suffix]
+    with pytest.raises(ValueError, match="column") as error:
+        select_columns(read(path), None, where=str(path), pair="de-en", count=1)
+    assert not re.search("Python|TARGET|target|,2|two|columns are", str(error.value))
+    for column in {"1", *re.findall(r"--columns '?(\w+)'? for names", str(error.value))}:
+        assert select_columns(read(path), [column], where=str(path), pair=None, count=1).indices == [0]
 
 
 @pytest.mark.parametrize(("columns", "told"), [(["1", "2"], True), (["Text", "Name"], False)])

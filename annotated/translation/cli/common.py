@@ -11,7 +11,7 @@ from typing import Any
 from annotated.search.config import SearchConfig
 from annotated.translation.data.corpora import Text
 from annotated.translation.data.formats import TABLES, table_suffix
-from annotated.translation.data.tables import split_columns
+from annotated.translation.data.tables import join_columns, split_columns
 from annotated.translation.limits import Limits
 from annotated.translation.messages import print_message
 from annotated.translation.storage.model_folder import find_model, training_settings
@@ -34,13 +34,17 @@ def own_files(src: Path | None, tgt: Path | None, flag: str) -> Text | None:
     return src, tgt
 
 
-def trained_columns(model: str, corpus: str) -> list[str]:
-    """Return, and announce, the columns that the model was trained on in text of this corpus, if named."""
+def trained_columns(model: str, corpus: str, count: int = 2) -> list[str]:
+    """Return, and announce, the columns that the model was trained on in text of this corpus, if named.
+
+    A `count` of 1 is for the source alone.
+    """
     trained = training_settings(find_model(model))
     if trained.get("corpus") != corpus or not trained.get("columns"):
         return []
-    print_message(f"reading the columns {trained['columns']}, as in training; --columns names others")
-    return split_columns(str(trained["columns"]))
+    columns = split_columns(str(trained["columns"]))[:count]
+    print_message(f"reading {join_columns(columns)}, as in training, unless --columns says otherwise")
+    return columns
 
 
 def load_translator(args: argparse.Namespace) -> Translator:

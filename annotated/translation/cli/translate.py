@@ -45,7 +45,7 @@ def translate(args: argparse.Namespace) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook or a test may have put another object there
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         if tables:
-            columns = [args.columns] if args.columns else trained_columns(args.model, "own")[:1]
+            columns = [args.columns] if args.columns else trained_columns(args.model, "own", count=1)
             translate_table(tables[0], columns, translator, search)
             return
         visible = sys.stdout.isatty() or any(file.isatty() for file in files)  # then they show the progress

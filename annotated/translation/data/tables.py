@@ -25,6 +25,11 @@ Columns = Sequence[str | int] | None
 ROLES = {"source", "src", "input", "text"}, {"target", "tgt", "output", "translation"}
 USUAL_NAMES = ROLES[0] | ROLES[1]
 MIN_ROWS_FOR_HEADER = 20  # with fewer, a first row unlike the others may still be text
+# What a table is asked about, by the number of columns that are read; Python's functions read two.
+ADVICE = {
+    1: "give --columns the name or the number, from 1, of the source",
+    2: "give --columns, in Python columns, names or numbers, from 1, of source and target",
+}
 HEADER_CELL, LANGUAGE_CODE = re.compile(r"[^\W\d_][\w.-]*"), re.compile("[a-z]{2}([-_][a-z]{2,4})?")
 
 
@@ -85,7 +90,7 @@ def select_columns(
     if columns is None and indices[0] == 0 and len(labels) > 2 and table.takes_first_columns:
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
-            raise ValueError(f"{where}: column 1 holds numbers; give --columns, in Python columns, as in 2,3")
+            raise ValueError(f"{where}: column 1 holds numbers; {ADVICE[count]}")
     rows = checked_rows(chain(rows, table.rows), labels, indices, where)
     return SelectedColumns(labels, indices, header_line, rows)
 
@@ -100,8 +105,8 @@ def has_header(
     if USUAL_NAMES.issuperset(names) or all(n in codes or LANGUAGE_CODE.fullmatch(n) for n in names):
         return True
     if not columns:
-        return begins_with_names(rows, expected, where)
-    first = " and ".join(map(repr, selected))
+        return begins_with_names(rows, expected, where, count=len(selected))
+    first = " and ".join(map(repr, map(shortened, selected)))
     print_message(f"{where}: columns by number, so the first row is text: {first}; names leave it out")
     return False
 
@@ -149,8 +154,7 @@ def find_columns(
             return list(range(count))
         if table.takes_first_columns and len(labels) > count:
             first = "the first is" if count == 1 else "the first two are"
-            advice = "--columns, in Python columns, names others"
-            print_message(f"{where}: of its {len(labels)} columns, {first} read; {advice}")
+            print_message(f"{where}: of its {len(labels)} columns, {first} read; else {ADVICE[count]}")
             return list(range(count))
     if len(labels) < count:
         cut = (
@@ -161,9 +165,7 @@ def find_columns(
         shown = ", ".join([*map(quote, map(shortened, labels[:20])), *["..."][: len(labels) > 20]])
         lost = " or ".join(str(c) for c, i in zip(columns or (), found, strict=False) if i is None)
         lost = lost and f"there is not one column {lost}; "
-        sides = "the source" if count == 1 else "source and target"
-        advice = f"give --columns, in Python columns, names or numbers, from 1, of {sides}"
-        raise ValueError(f"{where}: {lost}{advice}; there are {shown}")
+        raise ValueError(f"{where}: {lost}{ADVICE[count]}; there are {shown}")
     return indices
 
 
@@ -180,14 +182,15 @@ def check_languages(labels: Sequence[str], pair: str, asked: bool, where: str) -
     columns = " and ".join(map(repr, labels))
     for label, code, other in zip(labels, codes, codes[::-1], strict=False):
         if is_named(label, other) and not is_named(label, code):
-            raise ValueError(f"{where}: the columns are {columns}, but the pair is {pair}")
+            are = "columns are" if len(labels) > 1 else "column is"
+            raise ValueError(f"{where}: the {are} {columns}, but the pair is {pair}")
     known = USUAL_NAMES.issuperset(map(str.casefold, labels))
     if not asked and not known and not all(map(is_named, labels, codes)):
-        advice = "Name theirs by --pair, in Python pair, or give --columns, in Python columns, source first"
-        raise ValueError(f"{where}: are {columns} {pair}? {advice}")
+        other = "name theirs by --pair, in Python pair, or " if len(labels) == 2 else ""
+        raise ValueError(f"{where}: {columns} may be {pair} or not; {other}{ADVICE[len(labels)]}")
 
 
-def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str) -> bool:
+def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str, count: int) -> bool:
     """Decide whether the first row holds names, as may be `expected`. Raises ValueError if that is unsure."""
 
     def named(cells: Sequence[Any]) -> bool:
@@ -199,10 +202,14 @@ def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str)
     if expected and not others_named:
         return True
     shown = quote(join_columns(str(cell).strip() for cell in rows[0]))
-    names = shown if len(rows[0]) == 2 else "SOURCE,TARGET, two of these,"
+    sides, which, numbers, python = (
+        ("SOURCE", "one", "1", ""),
+        ("SOURCE,TARGET", "two", "1,2", " (in Python columns)"),
+    )[count - 1]
+    names = shown if len(rows[0]) == count else f"{sides}, {which} of these,"
     raise ValueError(
         f"{where}: the first row, {shown}, may be names or text; give --columns {names} for names, "
-        "or the numbers of the columns, such as --columns 1,2, for text (in Python columns)"
+        f"or by number, such as --columns {numbers}, for text{python}"
     )
 
 
