@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 from annotated.optional import require
+from annotated.translation.data.pairs import shortened
 from annotated.translation.data.text_files import Name, iterate_lines
 from annotated.translation.files import dict_of_unique
 from annotated.translation.messages import print_message
@@ -52,6 +53,7 @@ class Table(NamedTuple):
     header_expected: bool = False
     separator: str = ","
     quoted: bool = False  # all cells of a .tsv file stand in quotes, which were removed
+    advice: str = "it needs one for each language"  # where its rows have too few columns or differ
 
     @property
     def takes_first_columns(self) -> bool:
@@ -81,7 +83,8 @@ def read_tsv(path: Name) -> Table:
 
     rows = ((i, [unquote(cell) for cell in line.split("\t")]) for i, line in chain(head, lines))
     filled = ((i, cells if any(map(str.strip, cells)) else []) for i, cells in rows)
-    return Table(filled, separator="\t", quoted=quoted)
+    advice = "cut at tabs: put a cell with a tab in quotes, in a .csv file, or delete lines above the names"
+    return Table(filled, separator="\t", quoted=quoted, advice=advice)
 
 
 def read_csv(path: Name) -> Table:
@@ -104,7 +107,9 @@ def read_csv(path: Name) -> Table:
                 advice = "is a quotation mark not closed, or inside of quotes not doubled?"
                 raise ValueError(f"{path}, in the row of line {line:,}: {error}; {advice}") from None
 
-    return Table(rows(), header_expected=True, separator=separator)
+    quotes = "put a cell with a separator or a line break in quotes"
+    advice = f"{quotes}, delete lines above the names, or name the separator in a first line, as in sep=^"
+    return Table(rows(), header_expected=True, separator=separator, advice=advice)
 
 
 def find_separator(lines: Sequence[str], where: str) -> str:
@@ -120,9 +125,13 @@ def find_separator(lines: Sequence[str], where: str) -> str:
         if widths and widths[0] > 1:
             shares[separator] = widths.count(widths[0]) / len(widths)
     best = [separator for separator, share in shares.items() if share == max(shares.values())]
-    if len(best) > 1 or (not best and any(separator in line for line in lines for separator in ",;\t|")):
-        which = " and ".join(map(repr, best)) or "none of , ; | and tabs"
+    if len(best) > 1:
+        which = " and ".join(map(repr, best))
         raise ValueError(f"{where}: {which} could separate columns; name one in a first line, as in sep=;")
+    if not best and any(separator in line for line in lines for separator in ",;\t|"):
+        first = shortened(next(filter(str.strip, lines)))
+        advice = "delete lines above the names, or name what separates columns in a first line, as in sep=;"
+        raise ValueError(f"{where}: , ; | and tabs do not cut the first row, {first!r}; {advice}")
     return best[0] if best else ","
 
 
@@ -248,7 +257,9 @@ def read_xlsx(path: Name) -> Table:
                 width = width or len(row)
                 yield line, [*row, *[None] * (width - len(row))] if row else []
 
-    return Table(rows(), header_expected=True)
+    read = f"the sheet in front, {book.active.title!r}, is read"
+    advice = f"{read}: bring the table to the front, or delete what stands above or beside its columns"
+    return Table(rows(), header_expected=True, advice=advice)
 
 
 TABLES: dict[str, Callable[[Name], Table]] = {

@@ -73,7 +73,8 @@ def select_columns(
     table: Table, columns: Columns, where: str, pair: str | None, count: int = 2
 ) -> SelectedColumns:
     """Find source and target in a table, or with a `count` of 1 the source. Raises as `read_pairs` does."""
-    head = list(islice(table.rows, SAMPLE_ROWS))
+    rows = even_rows(table, where)
+    head = list(islice(rows, SAMPLE_ROWS))
     filled = [cells for _, cells in head if cells]
     if not filled:
         raise ValueError(f"{where}: there are no rows")
@@ -81,7 +82,7 @@ def select_columns(
     codes = [code.casefold() for code in languages(pair) if code]
     indices = find_columns(table, labels, columns, codes=codes[:count], where=where, count=count)
     selected = [labels[index] for index in indices]
-    rows = iter(head)
+    rows = chain(head, rows)
     header_line = 0
     if table.names is None and has_header(filled, selected, columns, codes, table.header_expected, where):
         header_line = next(number for number, cells in rows if cells)
@@ -91,8 +92,7 @@ def select_columns(
         numbered = sum(str(cells[0]).strip().isdigit() for cells in filled)
         if 2 * numbered > len(filled):
             raise ValueError(f"{where}: column 1 holds numbers; {ADVICE[count]}")
-    rows = checked_rows(chain(rows, table.rows), labels, indices, where)
-    return SelectedColumns(labels, indices, header_line, rows)
+    return SelectedColumns(labels, indices, header_line, checked_rows(rows, labels, indices, where))
 
 
 def has_header(
@@ -111,15 +111,22 @@ def has_header(
     return False
 
 
+def even_rows(table: Table, where: str) -> Iterator[TableRow]:
+    """Iterate over the rows of a table. Raises ValueError for one of another width than the first."""
+    width = 0
+    for number, cells in table.rows:
+        width = width or len(cells)
+        if cells and len(cells) != width:
+            widths = f"{len(cells)} columns, but the first row has {width}"
+            raise ValueError(f"{where}, line {number:,}: {widths}; {table.advice}")
+        yield number, cells
+
+
 def checked_rows(
     rows: Iterable[TableRow], labels: Sequence[str], indices: Sequence[int], where: str
 ) -> Iterator[TableRow]:
-    """Iterate over rows as wide as the first, in which the columns at the indices hold text."""
+    """Iterate over rows with text in the columns at the indices; a row without cells has empty ones."""
     for number, cells in rows:
-        if cells and len(cells) != len(labels):
-            widths = f"{len(cells)} columns, but the first row has {len(labels)}"
-            advice = "a cell with a separator or a line break must stand in quotes, in a .csv file"
-            raise ValueError(f"{where}, line {number:,}: {widths}; {advice}")
         cells = cells or [""] * len(labels)
         for index in indices:
             if type(cell := cells[index]) not in (str, type(None)):
@@ -157,15 +164,13 @@ def find_columns(
             print_message(f"{where}: of its {len(labels)} columns, {first} read; else {ADVICE[count]}")
             return list(range(count))
     if len(labels) < count:
-        cut = (
-            "a .tsv file is cut at tabs, a .csv file at , ; | or tabs, or as a first line such as sep=^ says"
-        )
-        raise ValueError(f"{where}: the first row has only one column, {shortened(labels[0])!r}; {cut}")
+        raise ValueError(f"{where}: there is only one column, {shortened(labels[0])!r}; {table.advice}")
     if not len(indices) == len(found) == len({*indices}) == count:
         shown = ", ".join([*map(quote, map(shortened, labels[:20])), *["..."][: len(labels) > 20]])
         lost = " or ".join(str(c) for c, i in zip(columns or (), found, strict=False) if i is None)
         lost = lost and f"there is not one column {lost}; "
-        raise ValueError(f"{where}: {lost}{ADVICE[count]}; there are {shown}")
+        title = "delete lines above the names, or " * ("" in labels)
+        raise ValueError(f"{where}: {lost}{title}{ADVICE[count]}; there are {shown}")
     return indices
 
 
