@@ -278,4 +278,7 @@ def to_pair(item: Any, number: int, name: str) -> tuple[int, str, str]:
         sides = [side if isinstance(side, str) or str(side) not in MISSING_VALUES else "" for side in item]
         if len(sides) == 2 and all(isinstance(side, str) for side in sides):
             return number, str(sides[0]), str(sides[1])
-    raise ValueError(f"{name}: item {number} is {item!r}, not a pair of strings (source, target)")
+    advice = "zip(sources, targets) makes such pairs of two lists"
+    raise ValueError(
+        f"{name}: item {number} is {item!r:.80}, not a pair of strings (source, target); {advice}"
+    )
