@@ -63,6 +63,28 @@ def test_what_is_hidden_comes_back(text):
     assert MARKED.translate(same, text) == (text.replace("power supply", "Netzteil") if held else text, True)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "%s",
+        "%5.2f",
+        "%.1f",
+        "%05d",
+        "%1$s",
+        "%(name).2f",
+        "{}",
+        "{0:.2f}",
+        "{name!r:>10}",
+        "{a.b[0]}",
+        "</b>",
+    ],
+)
+def test_whole_placeholders_are_hidden(part):
+    assert MARKED.hide(f"a {part} b") == ("a ① b", {part: "①"})
+    assert MARKED.hide(f"100{part}, a") == ("100①, a", {part: "①"})
+    assert MARKED.hide_pair(f"a {part}", f"{part} b") == ("a ①", "① b")
+
+
 def test_the_candidate_that_has_all_marks_is_taken():
     candidates = [("kein Wert für ①", 0), ("② hat ①", 0), ("② hat ① und ①", 0)]
     translator = SimpleNamespace(n_best=lambda text: candidates)
@@ -115,6 +137,7 @@ def test_pairs_that_are_none_are_left_out():
     ]
     kept = recipe("clean").clean([*good, *bad])
     assert kept == [(src.replace("&amp;", "&"), tgt.replace("&amp;", "&")) for src, tgt in good]
+    assert recipe("clean").clean([]) == []
 
 
 def test_files_are_read_as_often_as_their_weights_say(tmp_path):
