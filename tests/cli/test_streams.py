@@ -287,6 +287,7 @@ def test_a_table_comes_back_with_its_translations(name, given, wanted, model, ec
     if name != "t.tsv":
         complains([*asked, path], capfd, "give --columns", "en")
     complains([*asked, path, path], capfd, "a table is translated alone")
+    complains([*asked, "--n-best", "2", path], capfd, "for candidates, save its column as a file of lines")
     complains([*asked, "--columns", "1"], capfd, "--columns is for a table")
 
 

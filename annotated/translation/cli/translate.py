@@ -36,7 +36,8 @@ def translate(args: argparse.Namespace) -> None:
     with ExitStack() as stack:
         if tables := [path for path in args.files if table_suffix(path)]:
             if tables != args.files or len(tables) > 1 or "n_best" in args:
-                raise ValueError("a table is translated alone, and without --n-best")
+                advice = "for candidates, save its column as a file of lines, such as .txt"
+                raise ValueError(f"a table is translated alone, and without --n-best; {advice}")
         elif args.columns:
             raise ValueError(f"--columns is for a table: {', '.join(TABLES)}")
         files = [] if tables else [open_input(path, stack) for path in args.files]
