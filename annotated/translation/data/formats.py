@@ -219,6 +219,8 @@ def read_xlsx(path: Name) -> Table:
     except (openpyxl.utils.exceptions.InvalidFileException, KeyError, ValueError, BadZipFile) as error:
         raise ValueError(f"{path} cannot be read as .xlsx: {error}") from None
 
+    front = f"the sheet in front, {book.active.title!r}, is read"
+
     def shown(cell: Any, formula: Any) -> Any:
         if cell.data_type == "e":
             return CellError(cell.value)
@@ -246,19 +248,18 @@ def read_xlsx(path: Name) -> Table:
                 names = shorten(", ".join(repr(sheet.title) for sheet in others), 400)
                 left = f"the rows of {names} are left out, also of a translated table"
                 advice = "to have them, copy them into that sheet, or bring another to the front"
-                print_message(
-                    f"{path}: only the sheet in front, {book.active.title!r}, is read; {left}; {advice}"
-                )
-            both = zip(book.active.iter_rows(), formulas.active.iter_rows(), strict=True)
-            for line, cells in enumerate(both, start=1):
-                row = list(map(shown, *cells))
+                print_message(f"{path}: only {front}; {left}; {advice}")
+            written = enumerate(formulas.active.iter_rows(), start=1)
+            for line, cells in enumerate(book.active.iter_rows(), start=1):
+                empty = any(cell.value is None for cell in cells)  # else no formula is read, which takes time
+                originals = next(row for i, row in written if i == line) if empty else cells
+                row = list(map(shown, cells, originals))
                 while row and row[-1] is None:
                     row.pop()
                 width = width or len(row)
                 yield line, [*row, *[None] * (width - len(row))] if row else []
 
-    read = f"the sheet in front, {book.active.title!r}, is read"
-    advice = f"{read}: bring the table to the front, or delete what stands above or beside its columns"
+    advice = f"{front}: bring the table to the front, or delete what stands above or beside its columns"
     return Table(rows(), header_expected=True, advice=advice)
 
 
