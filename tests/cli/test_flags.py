@@ -29,7 +29,30 @@ def test_files_and_flags_come_in_any_order(capfd):
     assert [str(path) for path in args.files] == ["a", "b", "-"]
     assert (args.model, args.beam, args.n_best) == ("m", 2, 2)
     assert [str(path) for path in parse(["average", "a", "--out", "o", "b"]).checkpoints] == ["a", "b"]
-    complains(["train", "--out", "o", "more"], capfd, "more")
+    complains(["train", "--out", "o", "a.csv"], capfd, "arguments: a.csv; did you mean --src a.csv?")
+    complains(["evaluate", "--model", "m", "a.csv"], capfd, "arguments: a.csv; did you mean --src a.csv?")
+    complains(["train", "--out", "o", "--src", "a.csv", "b.csv"], capfd, "arguments: b.csv\n")
+    complains(["train", "--out", "o", "--droput", "0.1"], capfd, "did you mean --dropout?\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("train --src a.csv --out o --src b.csv", "--src is given twice; give it once; a recipe"),
+        ("train --src a.csv --out o --keep-equal --no-keep-equal", "--keep-equal/--no-keep-equal is given"),
+        ("translate --model=a --model=b", "--model is given twice; give it once\n"),
+        ("evaluate --model a --src b.csv --src=c.csv", "--src is given twice; give it once\n"),
+        ("check a.py --hints 1 --config c.toml --hints 2", "--hints is given twice"),
+    ],
+)
+def test_a_flag_that_another_would_replace_is_refused(arguments, says, capfd):
+    complains(arguments.split(), capfd, says)
+
+
+def test_flags_that_add_up_are_given_again_and_those_of_a_file_are_replaced(tmp_path):
+    path = settings_file(tmp_path, 'metric = ["cer"]\nbeam = 2\n')
+    asked = ["evaluate", "--model=m", "--metric=wer", "--metric", "exact", "--beam=3", f"--config={path}"]
+    assert (parse(asked).metric, parse(asked).beam) == (["cer", "wer", "exact"], 3)
 
 
 def test_the_usage_of_a_command_names_what_it_needs_and_no_flag():

@@ -92,11 +92,15 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit."""
         names = [flag for flag in self._option_string_actions if flag.startswith("--")]
-        for word in message.split() if message.startswith("unrecognized") else self.words:
+        _, unrecognized, given = message.partition("unrecognized arguments: ")
+        for word in given.split() if unrecognized else self.words:
             flag = word.partition("=")[0]
             close = get_close_matches(flag, names, 1, 0.5)
             if flag.startswith("--") and flag not in names and close:
                 message += f"; for {flag}, did you mean {close[0]}?"
+        has_src = "--src" not in names or any(word.startswith("--src") for word in self.words)
+        if len(given.split()) == 1 and given[0] != "-" and not has_src:
+            message += f"; did you mean --src {given}?"
         super().error(message)
 
 
@@ -147,6 +151,12 @@ def parse(arguments: Sequence[str]) -> Namespace:
         for action in command._actions:
             if action.dest not in flags.SHOWN_FLAGS.get(name, [action.dest]):
                 action.help = SUPPRESS
+    given = [command._option_string_actions.get(word.partition("=")[0]) for word in rest]
+    for action in filter(None, given):
+        if given.count(action) > 1 and not isinstance(action, _AppendAction):
+            several = "; a recipe on the site's page Recipes trains on several files"
+            advice = several if (name, action.dest) == ("train", "src") else ""
+            command.error(f"{'/'.join(action.option_strings)} is given twice; give it once{advice}")
     # Flags from files come first, so that those given by hand win. Files may stand between flags.
     args = command.parse_intermixed_args([*flags_of_files(name, rest, command), *rest])
     if out := getattr(args, "out", None):
