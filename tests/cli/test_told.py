@@ -176,6 +176,15 @@ def test_a_model_that_learns_another_pair_is_told(run, files, tmp_path, capfd):
     assert [told(tmp_path / "a", pair, pair) for pair in ("en-de", "de-en")] == [False, True]
 
 
+def test_a_run_that_is_not_there_is_begun_only_on_text_that_is_named(cats, tmp_path, capfd):
+    out = tmp_path / "mien"
+    asked = ["train", "--out", out, "--resume", *TINY, "--max-steps", "1"]
+    complains(asked, capfd, f"there is no run in {out} to go on with; to begin one, name its text, by --src")
+    assert not out.exists()
+    assert ends([*asked, "--src", cats / "both.tsv"]) == 0
+    assert ends(asked) == 0
+
+
 @pytest.mark.parametrize("out", ["~nobody-of-this-name/x", "b\udcff"])
 def test_a_folder_that_cannot_be_is_named(out, files, capfd):
     complains(["train", *files, "--out", out], capfd, "--out", "cannot be a folder")

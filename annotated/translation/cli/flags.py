@@ -125,7 +125,8 @@ def add_train(command: ArgumentParser) -> None:
     add("--preset", choices=PRESETS, help="settings to start from; auto chooses them by the text and "
         "the time (default: auto with --src, else tiny)")  # fmt: skip
     add("--minutes", type=float, help="time for which auto chooses settings (default: 10, or --epochs)")
-    add("--resume", action="store_true", help="continue the run in --out; start it if there is none")
+    add("--resume", action="store_true", help="continue the run in --out; start it if there is none "
+        "and its text is named")  # fmt: skip
     add = command.add_argument_group("text and tokens").add_argument
     add("--val-src", type=Path, metavar="FILE", help="text to validate on (default: 5%% of --src, held out)")
     add("--val-tgt", type=Path, metavar="FILE", help="translation of --val-src")

@@ -48,7 +48,8 @@ def name_corpus(args: argparse.Namespace) -> None:
             raise ValueError("--keep-equal is for --src; a corpus by name is kept as it is")
         if args.val_src is not None or args.val_tgt is not None:
             raise ValueError("--val-src goes with --src, which is missing")
-        args.corpus = args.corpus or DEFAULT_CORPUS
+        if not args.resume or args.config is not None:
+            args.corpus = args.corpus or DEFAULT_CORPUS
     elif args.corpus not in (None, "own"):
         other = f"; one may be of the run in {args.out}: name another --out" if args.resume else ""
         raise ValueError(f"give one of the two, --corpus {args.corpus} or --src {args.src}, not both{other}")
@@ -66,6 +67,9 @@ def training_corpus(args: argparse.Namespace) -> Corpus:
     args = broadcast(args)
     columns = split_columns(args.columns) if args.columns else None
     text = own_files(args.src, args.tgt, "")
+    if text is None and args.corpus is None:
+        advice = "to begin one, name its text, by --src or --corpus"
+        raise ValueError(f"there is no run in {args.out} to go on with; {advice}")
     if text is None:
         return load_corpus(args.corpus, args.pair, args.tokenized, columns, args.cache)
     val = own_files(args.val_src, args.val_tgt, "val-")
