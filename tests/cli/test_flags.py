@@ -104,13 +104,27 @@ def settings_file(folder, content):
         ({"vocab": {"a": 1}}, "no table for train"),
         ({"seed": 1, "train": {"epochs": 1}}, "outside of tables"),
         ({"translate": {"beam": 1}}, "no table for train"),
-        ({"epochs": "many"}, "invalid int value"),
+        ({"epochs": "many"}, "argument --epochs: invalid int value"),
+        ({"compile": 3}, "argument --compile/--no-compile: ignored"),
         *(({name: True}, "given by hand") for name in COMMAND_LINE_ONLY if name != "adapter"),
     ],
 )
 def test_a_file_of_settings_says_what_it_may_not_hold(content, says, tmp_path, capfd):
-    complains(["train", "--out", tmp_path / "o", "--config", settings_file(tmp_path, content)], capfd, says)
+    path = settings_file(tmp_path, content)
+    complains(["train", "--out", tmp_path / "o", "--config", path], capfd, f"error: {path}: ", says)
     assert not (tmp_path / "o").exists()
+
+
+def test_a_file_of_a_run_or_of_a_model_says_what_it_is_for(tmp_path, capfd):
+    run, model = tmp_path / "training.json", tmp_path / "config.json"
+    model.write_text('{"format": 1, "model": {"N": 1}}')
+    err = complains(["train", "--out", "o", "--config", model], capfd, f"{model}: it has tables")
+    assert "training.json" not in err
+    run.write_text('{"metric": "loss", "vocab": 320}')
+    complains(["train", "--out", "o", "--config", model], capfd, f"the settings of a run are in {run}")
+    for command in ("evaluate", "translate"):
+        says = f"{run}: the settings of a run are for annotated train"
+        complains([command, "--model", "m", "--config", run], capfd, says)
 
 
 def test_flags_win_over_the_file_and_that_over_the_run(tmp_path):

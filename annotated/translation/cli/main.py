@@ -86,6 +86,7 @@ class Parser(ArgumentParser):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.words: Sequence[str] = ()  # of the command line: one may be a required flag, mistyped
+        self.file = ""  # that the flags are from, if they are
         # A shell leaves the ~ of --out=~/run alone. That of an unknown user stays.
         self.register("type", Path, lambda text: Path(os.path.expanduser(text)))
 
@@ -101,7 +102,7 @@ class Parser(ArgumentParser):
         has_src = "--src" not in names or any(word.startswith("--src") for word in self.words)
         if len(given.split()) == 1 and given[0] != "-" and not has_src:
             message += f"; did you mean --src {given}?"
-        super().error(message)
+        super().error(self.file + message)
 
 
 def make_parser() -> tuple[Parser, dict[str, Parser]]:
@@ -178,42 +179,50 @@ def flags_of_files(name: str, arguments: list[str], command: ArgumentParser) -> 
     parser.add_argument("--out", type=Path)
     parser.add_argument("--resume", action="store_true")
     args, _ = parser.parse_known_args(arguments)
-    settings = settings_in(args.config, name, command) if args.config else {}
-    if args.resume and (out := args.out or settings.get("out")):
-        saved = Path(os.path.expanduser(out)) / "training.json"
-        if saved.exists():
-            settings = settings_in(saved, name, command) | settings
-    repeatable = {action.dest for action in command._actions if isinstance(action, _AppendAction)}
-    arguments = []
-    for setting, entry in settings.items():
-        for value in entry if setting in repeatable and isinstance(entry, list) else [entry]:
-            if isinstance(value, list):
-                raise ValueError(f"{flag_name(setting)} takes one value, not {value}")
-            flag = flag_name(f"no-{setting}" if value is False else setting)
-            arguments.append(flag if isinstance(value, bool) else f"{flag}={value}")
-    return arguments
+    given = flags_in(args.config, name) if args.config else []
+    args, _ = parser.parse_known_args([*given, *arguments])
+    if args.resume and args.out and (saved := args.out / "training.json").exists():
+        return [*flags_in(saved, name), *given]
+    return given
 
 
-def settings_in(path: Path, name: str, command: ArgumentParser) -> dict[str, Any]:
-    """Read a command's settings from a JSON or TOML file; null stands for one that is not given.
+def flags_in(path: Path, name: str) -> list[str]:
+    """Return, as flags, a command's settings in a JSON or TOML file; null stands for one that is not given.
 
     Where the file holds tables, each has the settings of one command.
     """
+    command = make_parser()[1][name]  # reads these flags alone, so that an error names the file
+    command.file = f"{path}: "
+    for action in command._actions:
+        action.required = False
     if path.suffix not in (".json", ".toml"):
-        command.error(f"{path} must be a .json or a .toml file")
+        command.error("it must be a .json or a .toml file")
     values = read_toml(path) if path.suffix == ".toml" else read_json(path)
     values.pop("lengths", None)  # a run writes them into its settings, and nobody sets them
     if any(isinstance(value, dict) for value in values.values()):
         if name not in values or not all(isinstance(value, dict) for value in values.values()):
-            command.error(f"{path} has tables, but no table for {name}, or settings outside of tables")
+            run = path.with_name("training.json")
+            advice = f"; the settings of a run are in {run}" if name == "train" and run.exists() else ""
+            command.error(f"it has tables, but no table for {name}, or settings outside of tables{advice}")
         values = values[name]
+    elif path.name == "training.json" and name != "train":
+        command.error(f"the settings of a run are for annotated train; {name} finds what it needs itself")
     keys = [key.replace("-", "_") for key in values]
-    for key in keys:
-        if keys.count(key) > 1:
-            command.error(f"{path}: {flag_name(key)} stands in it twice")
-        if key in COMMAND_LINE_ONLY:
-            command.error(f"{path}: {flag_name(key)} is given by hand, not in a file")
-    return {key: value for key, value in values.items() if value is not None}
+    repeatable = {action.dest for action in command._actions if isinstance(action, _AppendAction)}
+    arguments = []
+    for setting, entry in zip(keys, values.values(), strict=True):
+        if keys.count(setting) > 1:
+            command.error(f"{flag_name(setting)} stands in it twice")
+        if setting in COMMAND_LINE_ONLY:
+            command.error(f"{flag_name(setting)} is given by hand, not in a file")
+        for value in entry if setting in repeatable and isinstance(entry, list) else [entry]:
+            if isinstance(value, list):
+                command.error(f"{flag_name(setting)} takes one value, not {value}")
+            flag = flag_name(f"no-{setting}" if value is False else setting)
+            if value is not None:
+                arguments.append(flag if isinstance(value, bool) else f"{flag}={value}")
+    command.parse_args(arguments)
+    return arguments
 
 
 # ---- a file of variants
