@@ -140,11 +140,19 @@ def test_a_stopped_run_says_so_and_is_resumed(whole, tmp_path, monkeypatch):
         ({"preset": "warmup_in"}, "tiny, base, big"),
         ({"src_tokenizer": "chars", "tied_embeddings": "all"}, "two vocabularies"),
         ({"tokenizer": "words", "pair": "en-de", "tied_embeddings": "all"}, "two vocabularies"),
+        ({"preset": "auto", "minutes": "5"}, "minutes must be .*, not '5'"),
+        ({"vocab": "300"}, "vocab must be a whole number, not '300'"),
+        ({"vocab": 300.0}, "vocab must be a whole number, not 300.0"),
+        ({"cache": 5}, "cache must be a path or a name, not 5"),
+        ({"init_from": {"a": "model"}}, "init_from must be a path or a name, not {'a': 'model'}"),
+        ({"corpus": None}, "train: text must be pairs or the path of a file, not None"),
+        ({"validation": 5}, "val: text must be pairs or the path of a file, not 5"),
+        ({"out": None}, "out must be a path or a name, not None"),
     ],
 )
 def test_a_wrong_argument_leaves_nothing_in_the_way(settings, says, tmp_path):
     with pytest.raises(ValueError, match=says):
-        annotated.train(CATS, tmp_path / "run", **{**SMALL, **settings})
+        annotated.train(**{"corpus": CATS, "out": tmp_path / "run", **SMALL, **settings})
     train(tmp_path / "run", max_steps=1)
 
 

@@ -269,6 +269,8 @@ def own_text(
         raise ValueError("columns are those of one file with both sides")
     if (paths := list_paths(text)) and len(paths) == 2:
         return read_parallel(paths[0], paths[1], name)
+    if not (hasattr(text, "__iter__") or hasattr(text, "__getitem__")):
+        raise ValueError(f"{name}: text must be pairs or the path of a file, not {text!r}")
     return collect((to_pair(item, i, name) for i, item in enumerate(text, start=1)), name, name)
 
 

@@ -40,8 +40,11 @@ class RunSettings:
             other = self.preset if self.init_from is None else "init_from"
             advice = f"for {other}, give epochs or max_steps"
             raise ValueError(f"minutes choose the settings of a new model; {advice}")
-        if self.minutes is not None and not 0 < self.minutes < 2**31:
-            raise ValueError(f"minutes must be above 0 and below 2^31, not {self.minutes}")
+        minutes = 1 if self.minutes is None else self.minutes
+        if type(minutes) not in (int, float) or not 0 < minutes < 2**31:
+            raise ValueError(f"minutes must be above 0 and below 2^31, not {minutes!r}")
+        if type(vocab := self.settings.get("vocab", 1)) is not int:
+            raise ValueError(f"vocab must be a whole number, not {vocab!r}")
         if self.preset == "auto" and self.init_from is not None:
             raise ValueError("the preset auto builds a new model; with init_from, give another")
         for kind in self.kinds:

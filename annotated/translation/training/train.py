@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, asdict, fields
 from inspect import Parameter, Signature, signature
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -100,6 +102,9 @@ def train(
         Stopped: a KeyboardInterrupt, after Ctrl-C, with the run saved.
         TrainingError: where the loss or its gradient is not finite.
     """
+    for name, path in {"out": out, "init_from": init_from or "", "cache": cache or ""}.items():
+        if not isinstance(path, str | PathLike):
+            raise ValueError(f"{name} must be a path or a name, not {path!r}")
     own_text = not (isinstance(corpus, Corpus) or callable(corpus))
     preset = preset or default_preset(own_text, init_from)
     if keep_equal is None and not callable(corpus):
@@ -108,12 +113,13 @@ def train(
         tokenizer = tokenizer or "subwords"
     if init_from is not None and (folder := Path(init_from).expanduser()).is_dir():
         init_from = folder.absolute()
-    given = {name: value for name, value in {**settings, "vocab": vocab}.items() if value is not None}
+    settings |= {"vocab": vocab, "minutes": minutes}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     # NumPy's numbers become Python's, which JSON can hold.
     given = {name: value.item() if hasattr(value, "item") else value for name, value in given.items()}
     run_settings = RunSettings(
         preset=preset,
-        minutes=minutes,
+        minutes=given.pop("minutes", None),
         init_from=None if init_from is None else str(init_from),
         tokenizer=tokenizer,
         src_tokenizer=src_tokenizer,
