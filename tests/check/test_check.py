@@ -328,7 +328,8 @@ def test_forms_for_machines_agree(tmp_path: Path) -> None:
 
 def test_exit_code_and_complaints(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ends(["check", FOLDER / "functional.py"]) == 0
-    complains(["check"], capfd, "--grade")
+    complains(["check"], capfd, "or a folder with --grade\n")
+    complains(["check", "x.py", "--grade", FOLDER], capfd, "or a folder with --grade, not both")
     complains(["check", "--grade", FOLDER], capfd, "--require")
     missing = tmp_path / "no/such/x.json"
     for wrong in (["x.py"], [FOLDER], [FOLDER / "functional.py", "--adapter", "x.py"]):
@@ -355,7 +356,10 @@ def test_a_model_that_breaks_a_law_keeps_no_file_from_being_checked(tmp_path: Pa
         file.write_text("def rate(step): return 0.0\n")
     assert ends(["check", *files, "--translate", "A dog.", "--json", tmp_path / "out.json"]) == 1
     assert len(json.loads((tmp_path / "out.json").read_text())) == 2
-    assert capsys.readouterr().out.count("must keep its laws") == 2
+    out = capsys.readouterr().out
+    assert out.count("must keep its laws") == 2
+    assert out.startswith(f"{files[0]}:\n")
+    assert out.count(f"\n{files[1]}:\n") == 1
 
 
 def test_stubs_have_hints_and_are_never_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

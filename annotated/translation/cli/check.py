@@ -14,7 +14,8 @@ from annotated.translation.files import check_output
 def check(args: Namespace) -> int:
     """Check files, or grade a folder; 1 where a law is broken or not written yet."""
     if bool(args.files) == (args.grade is not None):
-        raise ValueError("name a file to check, or a folder with --grade")
+        both = ", not both" if args.files else ""
+        raise ValueError(f"name a file to check, or a folder with --grade{both}")
     if (args.grade is None) != (args.require is None):
         raise ValueError("--grade and --require go together: name the parts that the submissions must have")
     for path in (*args.files, args.adapter):
@@ -35,6 +36,8 @@ def check(args: Namespace) -> int:
     if left_out := {str(path) for file in submissions if (path := not_graded(args.grade, file))}:
         print(f"not graded, as their names begin with _ or a dot: {printable(', '.join(sorted(left_out)))}")
     for file in args.files:
+        if len(args.files) > 1:
+            print(f"{printable(str(file))}:")
         reports.append(run_file(file, args.adapter))
         print(reports[-1].text(args.verbose))
         if args.hints and (stub := stubs.first_open_stub(reports[-1], file)):
