@@ -63,7 +63,7 @@ def test_each_side_has_its_own_units_of_text(tmp_path):
     rows = [("ab", "a b"), ("a", "a"), ("b", "b"), ("ba", "b a"), ("bb", "b b"), ("aa", "a a")]
     path, out = tmp_path / "phones.tsv", str(tmp_path / "o")
     path.write_text("".join("\t".join(row) + "\n" for row in rows * 20), encoding="utf-8")
-    units = ["--src-tokenizer", "chars", "--tgt-tokenizer", "spaces", "--vocab", "9"]
+    units = ["--src-tokenizer", "chars", "--tgt-tokenizer", "spaces"]
     path.with_name("val.tsv").write_text("c\tc\n", encoding="utf-8")
     asked = ["train", "--src", str(path), "--val-src", str(path.with_name("val.tsv")), *units]
     assert main([*asked, "--out", out, *SMALL]) == 0

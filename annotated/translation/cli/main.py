@@ -99,8 +99,8 @@ class Parser(ArgumentParser):
             close = get_close_matches(flag, names, 1, 0.5)
             if flag.startswith("--") and flag not in names and close:
                 message += f"; for {flag}, did you mean {close[0]}?"
-        has_src = "--src" not in names or any(word.startswith("--src") for word in self.words)
-        if len(given.split()) == 1 and given[0] != "-" and not has_src:
+        lacks_src = "--src" in names and not any(word.startswith("--src") for word in self.words)
+        if lacks_src and len(given.split()) == 1 and given[0] != "-":
             message += f"; did you mean --src {given}?"
         super().error(self.file + message)
 
