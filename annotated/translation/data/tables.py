@@ -207,14 +207,11 @@ def begins_with_names(rows: Sequence[Sequence[Any]], expected: bool, where: str,
     if expected and not others_named:
         return True
     shown = quote(join_columns(str(cell).strip() for cell in rows[0]))
-    sides, which, numbers, python = (
-        ("SOURCE", "one", "1", ""),
-        ("SOURCE,TARGET", "two", "1,2", " (in Python columns)"),
-    )[count - 1]
-    names = shown if len(rows[0]) == count else f"{sides}, {which} of these,"
+    sides = ("SOURCE, one of these,", "SOURCE,TARGET, two of these,")[count - 1]
+    names, numbers = shown if len(rows[0]) == count else sides, ("1", "1,2")[count - 1]
     raise ValueError(
         f"{where}: the first row, {shown}, may be names or text; give --columns {names} for names, "
-        f"or by number, such as --columns {numbers}, for text{python}"
+        f"or by number, such as --columns {numbers}, for text" + " (in Python columns)" * (count == 2)
     )
 
 
