@@ -21,8 +21,8 @@ from annotated.translation.storage.model_folder import (
     SETTINGS,
     WEIGHTS,
     load_model,
-    save_model,
     training_settings,
+    write_model,
 )
 from annotated.translation.storage.tensor_files import read_tensors
 from annotated.translation.training.run_folder import LOG, RunFolder
@@ -46,15 +46,15 @@ def release(run: Path, recipe: Path, out: Path) -> None:
 
     first, *others = tables["card"]["splits"]
     with RunFolder(run).locked(), creating_folder(out) as folder:
+        model, *tokenizers = load_model(run)
+        write_model(folder, model.half(), *tokenizers)
         for name in (SETTINGS, LOG):
             shutil.copyfile(run / name, folder / name)
-        model, *tokenizers = load_model(run)
-        save_model(folder, model.half(), *tokenizers)
         whole, half = score(run, first), score(folder, first)
         change = bleu_of(half) - bleu_of(whole)
         if abs(change) > MAX_BLEU_CHANGE:
             print(f"half precision changes BLEU on {first} by {change:+.2f}: float32 is kept")
-            save_model(folder, *load_model(run))
+            write_model(folder, *load_model(run))
             half = whole
         scores = {first: half, **{split: score(folder, split) for split in others}}
         write_json(folder / "scores.json", {name: dataclasses.asdict(one) for name, one in scores.items()})

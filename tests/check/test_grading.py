@@ -83,8 +83,8 @@ def test_odd_names_and_texts_spoil_no_grades(tmp_path: Path) -> None:
 
 def test_bad_calls_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "ann.py").write_text("")
-    for flags, says in ((["--timeout", 0], "time"), (["--require", "atention"], "no such part")):
-        complains(["check", "--grade", tmp_path, "--require", "rate", *flags], capfd, says)
+    for flags, says in ((["rate", "--timeout", 0], "time"), (["rate,atention"], "no such part")):
+        complains(["check", "--grade", tmp_path, "--require", *flags], capfd, says)
 
 
 HONEST = """\
