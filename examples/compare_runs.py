@@ -3,11 +3,13 @@
     python examples/compare_runs.py runs/a runs/b test.tsv curves.png [variants.py]
 
 test.tsv is text that neither run has seen, lines of source<TAB>target: paste test.en test.de > test.tsv
+A first line with the languages' names, such as en<TAB>de, says which column is which.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from matplotlib import pyplot as plt
 
@@ -16,10 +18,11 @@ from annotated.metrics import Comparison
 from annotated.translation.cli.main import register_variants
 from annotated.translation.data import own_text
 from annotated.translation.files import read_json
+from annotated.translation.languages import bleu_tokenizer
 from annotated.translation.training.config import PATHS
 
 
-def settings(run: str) -> dict[str, object]:
+def settings(run: str) -> dict[str, Any]:
     """Read how a run was trained, with what its preset gave the model."""
     return read_json(Path(run) / "training.json") | read_json(Path(run) / "config.json")["model"]
 
@@ -31,8 +34,11 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
             raise ValueError(
                 f"{run} is not the folder of a run, which has a log.jsonl; a shipped model has none"
             )
-    text = own_text(test, "test")
     first, second = map(settings, (a, b))
+    pair = first.get("pair")
+    if second.get("pair") != pair:
+        raise ValueError(f"{a} was trained for {pair}, {b} for {second.get('pair')}: no test fits both")
+    text = own_text(test, "test", pair=pair)
     for name in sorted((first.keys() | second.keys()).difference((*PATHS, "columns"))):
         if first.get(name) != second.get(name):
             print(f"{name}: {first.get(name)} in {a}, {second.get(name)} in {b}")
@@ -47,7 +53,8 @@ def main(a: str, b: str, test: str, picture: str) -> Comparison:
     print(f"{picture}: validation losses")
 
     translations = [annotated.Translator.load(run).translate(text.src) for run in (a, b)]
-    scores = annotated.paired_bootstrap(*translations, text.tgt)
+    tokenize = "none" if first.get("tokenized") else bleu_tokenizer(str(pair or "").partition("-")[2])
+    scores = annotated.paired_bootstrap(*translations, text.tgt, tokenize=tokenize)
     d = scores.difference
     print(f"BLEU {scores.a.value:.1f} of {a}, {scores.b.value:.1f} of {b}, on {len(text):,} sentences")
     print(f"{a} less {b}: {d.value:+.1f}, in 95% of resampled test sets from {d.low:+.1f} to {d.high:+.1f}")

@@ -77,9 +77,7 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
     def register(parts: type[Parts]) -> type[Parts]:
         if not isinstance(parts, type) or not issubclass(parts, Parts):
             raise TypeError(f"a variant is a subclass of annotated.Parts, which {parts!r} is not")
-        for method in [name for name in vars(parts) if not hasattr(Parts, name)]:
-            if meant := get_close_matches(method, vars(Parts), n=1, cutoff=0.8):
-                raise ValueError(f"{parts.__name__}.{method} builds no part: is {meant[0]} meant?")
+        check_names(parts, Parts)
         if not replaced(parts):
             raise ValueError(f"{parts.__name__} replaces no part: override one of {', '.join(BUILDERS)}")
         VARIANTS[name] = parts
@@ -88,14 +86,25 @@ def variant(name: str) -> Callable[[type[Parts]], type[Parts]]:
     return register
 
 
+def check_names(kind: type, base: type) -> None:
+    """Raise ValueError for a method whose name is nearly one of the base's, for then it overrides none."""
+    names = ["forward", *(name for name in dir(base) if not hasattr(nn.Module, name))]
+    for method in [name for name in vars(kind) if not (hasattr(base, name) or name.startswith("_"))]:
+        if meant := get_close_matches(method, names, n=1, cutoff=0.8):
+            raise ValueError(f"{kind.__name__}.{method} overrides nothing: is {meant[0]} meant?")
+
+
 def replaced(parts: type[Parts]) -> list[str]:
     """List the parts that a variant builds in a way of its own."""
     return [name for name in BUILDERS if getattr(parts, name) is not getattr(Parts, name)]
 
 
 def build(parts: Parts, name: str) -> Any:
-    """Build the part of this name. Raises TypeError if it is no module."""
+    """Build the part of this name. Raises TypeError if it is no module, and as `check_names` does."""
     part = getattr(parts, name)()
+    for base in type(part).__mro__[1:]:
+        if base.__module__.startswith("annotated."):
+            check_names(type(part), base)
     if not isinstance(part, nn.Module) and not (name == "cross_attention" and part is None):
         raise TypeError(f"{type(parts).__name__}.{name} must return a torch.nn.Module, not {part!r}")
     return part

@@ -48,6 +48,7 @@ def test_a_variant_is_trained_resumed_averaged_scored_and_used(
 ):
     run, variants = str(tmp_path / "run"), ["--variants", parts]
     sizes = [*SIZES.split(), "--max-tokens", "400", "--epochs", "2", "--save-every", "1", "--max-steps", "2"]
+    complains(["train", *files, "--out", run, *sizes, *variants], capfd, "no effect without --variant")
     assert main(["train", *files, "--out", run, *sizes, "--variant", "rms", *variants]) == 0
     assert "variant rms: norm; " in capfd.readouterr().err
     assert main(["train", "--out", run, "--resume", "--max-steps", "3", *variants]) == 0

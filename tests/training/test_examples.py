@@ -75,6 +75,26 @@ def test_two_runs_are_compared(tsv, tmp_path, capfd):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_runs_of_a_pair_are_compared_by_its_columns_and_words(tmp_path):
+    runs = [tmp_path / name for name in ("a", "b", "back")]
+    rows = [(f"{i} cats", f"{i}只猫和一条狗") for i in range(60)]
+    for run, pair, text in zip(
+        runs, ("en-zh", "en-zh", "zh-en"), (rows, rows, [(b, a) for a, b in rows]), strict=True
+    ):
+        annotated.train(text, run, pair=pair, max_steps=1, **SMALL)
+    tables = []
+    for name, columns in (("ahead", ("en", "zh")), ("swapped", ("zh", "en"))):
+        lines = [columns, *(row[:: 1 if name == "ahead" else -1] for row in rows)]
+        tables.append(tmp_path / f"{name}.tsv")
+        tables[-1].write_text("".join("\t".join(row) + "\n" for row in lines), encoding="utf-8")
+    compare = example("compare_runs")
+    found = [compare(str(runs[0]), str(runs[1]), str(table), str(tmp_path / "c.png")) for table in tables]
+    assert found[0] == found[1]
+    assert "tok:zh" in found[0].a.signature
+    with pytest.raises(ValueError, match="no test fits both"):
+        compare(str(runs[0]), str(runs[2]), str(tables[0]), str(tmp_path / "c.png"))
+
+
 def test_a_translation_memory_becomes_pairs(tmp_path):
     read = example("tmx_to_tsv", "read_units")
     german = '<tuv xml:lang="DE-at"><seg>Ein Hund</seg></tuv><tuv xml:lang="de-DE"><seg>Der</seg></tuv>'

@@ -192,6 +192,19 @@ def test_a_variant_needs_a_name_of_its_own(name):
         variant(name)
 
 
+@pytest.mark.parametrize("method", ["attends", "reset_parameter", "foward"])
+def test_a_method_of_a_part_that_is_spelled_otherwise_is_not_passed_over(method):
+    misspelled = type("Mine", (MultiHeadedAttention,), {method: lambda *_: None, "_attend": None})
+
+    @variant("mine")
+    class Misspelled(Parts):
+        def attention(self):
+            return misspelled(self.config.h, self.config.d_model)
+
+    with pytest.raises(ValueError, match=rf"Mine.{method} overrides nothing: is \w+ meant"):
+        make_model(7, 7, N=1, d_model=8, d_ff=8, h=2, variant="mine")
+
+
 def test_a_part_that_is_spelled_otherwise_is_not_passed_over():
     with pytest.raises(ValueError, match="is positions meant"):
 

@@ -17,6 +17,8 @@ from annotated.translation.training.trainer import TrainingError
 
 def train(args: argparse.Namespace) -> int:
     """Train a model; see `annotated train --help`. Returns the exit code, 130 after Ctrl-C."""
+    if args.variants and not ("variant" in args or args.init_from):
+        raise ValueError("--variants has no effect without --variant, the name of one that it registers")
     name_corpus(args)
     apart = (*TEXT_SETTINGS, "command", "config", "threads", "traceback", "variants")
     settings = {name: value for name, value in vars(args).items() if name not in apart}
