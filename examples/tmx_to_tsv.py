@@ -2,7 +2,7 @@
 
 python examples/tmx_to_tsv.py memory.tmx en de > pairs.tsv
 
-en finds en-US and en-GB, too; of several in a unit, the first is taken. en-US finds nothing else.
+en finds en-US and en_GB, too; of several in a unit, the first is taken. en-US finds nothing else.
 """
 
 import csv
@@ -17,21 +17,30 @@ CODES = {"bpt", "ept", "ph", "it", "ut"}  # elements whose content is another pr
 
 def read_units(path, src, tgt):
     """Yield source and target of each unit, without the codes in them. Raises ValueError if there is none."""
+    src, tgt = map(normalize, (src, tgt))
     languages, found = {}, False
     for _, unit in ElementTree.iterparse(path):
+        unit.tag = unit.tag.rpartition("}")[2]  # without a namespace, which some tools write
         if unit.tag == "tu":
-            text = {}
-            for side in unit.findall("tuv"):
-                language = (side.get(LANGUAGE) or side.get("lang", "")).lower()
-                for name in dict.fromkeys((language, language.partition("-")[0])):
-                    text.setdefault(name, " ".join(text_of(side.find("seg")).split()))
+            segments = {}
+            for side in unit.findall("tuv[seg]"):
+                language = normalize(side.get(LANGUAGE) or side.get("lang", ""))
+                for name in (language, language.partition("-")[0]):
+                    segments.setdefault(name, side.find("seg"))
                 languages[language] = None
-            if src.lower() in text and tgt.lower() in text:
+            pair = segments.get(src), segments.get(tgt)
+            if None not in pair and pair[0] is not pair[1]:
                 found = True
-                yield text[src.lower()], text[tgt.lower()]
+                yield tuple(" ".join(text_of(segment).split()) for segment in pair)
             unit.clear()  # a memory may be larger than this machine's
     if not found:
-        raise ValueError(f"{path} has no unit in {src} and {tgt}; its languages: {', '.join(languages)}")
+        names = ", ".join(languages) or "none"
+        raise ValueError(f"no unit in both {src} and {tgt}; its languages: {names}")
+
+
+def normalize(language):
+    """Return the code of a language as it is compared: en-us for en_US."""
+    return language.lower().replace("_", "-")
 
 
 def text_of(element):
@@ -45,5 +54,7 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         csv.writer(sys.stdout, delimiter="\t", lineterminator="\n").writerows(read_units(*sys.argv[1:]))
-    except (ValueError, OSError, ElementTree.ParseError) as error:
+    except OSError as error:
         sys.exit(str(error))
+    except (ValueError, LookupError, ElementTree.ParseError) as error:
+        sys.exit(f"{sys.argv[1]}: {error}")

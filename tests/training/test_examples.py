@@ -1,5 +1,6 @@
 """The examples of training do what they say, with models so small that it takes a moment."""
 
+import re
 import runpy
 import shutil
 from pathlib import Path
@@ -95,16 +96,31 @@ def test_runs_of_a_pair_are_compared_by_its_columns_and_words(tmp_path):
         compare(str(runs[0]), str(runs[2]), str(tables[0]), str(tmp_path / "c.png"))
 
 
-def test_a_translation_memory_becomes_pairs(tmp_path):
+@pytest.mark.parametrize("attribute", ["", ' xmlns="http://www.lisa.org/tmx14"'])
+def test_a_translation_memory_becomes_pairs(attribute, tmp_path):
     read = example("tmx_to_tsv", "read_units")
     german = '<tuv xml:lang="DE-at"><seg>Ein Hund</seg></tuv><tuv xml:lang="de-DE"><seg>Der</seg></tuv>'
     seg = "<seg>A <bpt>&lt;b<sub>x</sub>&gt;</bpt>dog,\n <hi>very<ph/> tired</hi><ept>b</ept>.</seg>"
     unit = f'<tu><tuv xml:lang="{{}}">{seg}</tuv>{german}</tu>'
-    body = "".join(map(unit.format, ("en", "EN-us", "fr")))
+    body = "".join(map(unit.format, ("en", "EN_us", "fr"))) + f'<tu><tuv xml:lang="en"/>{german}</tu>'
     memory = tmp_path / "m.tmx"
-    memory.write_text(f'<tmx version="1.4"><body>{body}</body></tmx>', encoding="utf-8")
+    memory.write_text(f'<tmx version="1.4"{attribute}><body>{body}</body></tmx>', encoding="utf-8")
     english = "A dog, very tired."
     assert list(read(memory, "en", "de")) == [(english, "Ein Hund")] * 2  # the first of a language
     assert list(read(memory, "en-US", "DE-de")) == [(english, "Der")]
-    with pytest.raises(ValueError, match="no unit in en and es; its languages: en, de-at, de-de, en-us, fr"):
-        list(read(memory, "en", "es"))
+    for pair in (("en", "es"), ("de", "de")):
+        languages = f"no unit in both {' and '.join(pair)}; its languages: en, de-at, de-de, en-us, fr"
+        with pytest.raises(ValueError, match=languages):
+            list(read(memory, *pair))
+
+
+@pytest.mark.parametrize(
+    "content", [None, "", "a\tb", "<tmx><body>", "<html/>", "<?xml version='1.0' encoding='x'?>"]
+)
+def test_what_is_no_translation_memory_is_refused_by_its_name(content, tmp_path, monkeypatch):
+    memory = tmp_path / "m.tmx"
+    if content is not None:
+        memory.write_text(content, encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["tmx_to_tsv.py", str(memory), "en", "de"])
+    with pytest.raises(SystemExit, match=re.escape(str(memory))):
+        runpy.run_path(str(EXAMPLES / "tmx_to_tsv.py"), run_name="__main__")
