@@ -15,9 +15,9 @@ from torch import nn
 
 from annotated.transformer.model import EncoderDecoder, TransformerConfig
 from annotated.transformer.variants import VARIANTS, Parts
-from annotated.translation.data import Corpus, ParallelText, load_corpus
-from annotated.translation.files import read_json
-from annotated.translation.storage.model_folder import save_model
+from annotated.translation.data import Corpus, load_corpus
+from annotated.translation.files import read_json, write_json
+from annotated.translation.storage.model_folder import save_model, shipped_model, shipped_models
 from annotated.translation.tokenizers import UNK, CharacterTokenizer, WordTokenizer
 from annotated.translation.translator import Translator
 
@@ -192,16 +192,29 @@ def test_the_log_of_a_run_goes_to_tensorboard(tmp_path):
 
 @pytest.mark.parametrize("tied", ["target", "none"])
 def test_new_words_and_letters_leave_the_old_translations(tied, tmp_path):
-    text = ParallelText(["the gnu sees"], ["aba\u00e4"], [1], "new")
     words = WordTokenizer(["the", "sees"], None), CharacterTokenizer(["a", "b"])
     config = TransformerConfig(6, 6, N=1, d_model=16, d_ff=16, h=2, tied_embeddings=tied)
     save_model(tmp_path / "words", EncoderDecoder.from_config(config), *words)
-    recipe("widen").widen(tmp_path / "words", text, tmp_path / "wider")
+    settings = {"pair": "en-de", "lengths": {"source": 4, "max_extra": 7}}
+    write_json(tmp_path / "words" / "training.json", settings)
+    table = tmp_path / "new.csv"
+    table.write_text("de,en\naba\u00e4,the gnu sees\n", encoding="utf-8")
+    recipe("widen").widen(tmp_path / "words", table, tmp_path / "wider")
+    with pytest.raises(ValueError, match="wider exists; choose a new folder"):
+        recipe("widen").widen(tmp_path / "words", table, tmp_path / "wider")
     before, after = (Translator.load(tmp_path / name, max_extra=5) for name in ("words", "wider"))
     assert after.src_tokenizer.vocabulary == [*words[0].vocabulary, "gnu"]
     assert after.tgt_tokenizer.vocabulary == [*words[1].vocabulary, "\u00e4"]
     lines = ["the sees", "sees", "sees the the"]
     assert after.translate(lines, beam=1) == before.translate(lines, beam=1)
+    assert (after.pair, after.limits) == (before.pair, before.limits)
+
+
+def test_subwords_get_no_new_rows(tmp_path):
+    model, *_ = shipped_models()
+    with pytest.raises(ValueError, match="for words, spaces and chars; subwords spell new words"):
+        recipe("widen").widen(shipped_model(model), [("a", "b")], tmp_path / "wider")
+    assert not (tmp_path / "wider").exists()
 
 
 def test_the_rate_of_another_schedule_is_what_is_trained_with(tmp_path, one_thread):
