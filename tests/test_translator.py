@@ -81,7 +81,7 @@ def test_order_is_kept_and_neighbours_change_nothing(translator):
 
 @pytest.mark.parametrize("wrong", [["a dog", None], ["a dog", float("nan")]])
 def test_what_is_no_text_is_named(translator, wrong):
-    with pytest.raises(ValueError, match=r"line 2 is of type .*, not text"):
+    with pytest.raises(ValueError, match=r"line 2 is a .*, not text"):
         translator.translate(wrong)
     with pytest.raises(ValueError, match="not set"):
         translator.translate({"a dog", "a cat"})

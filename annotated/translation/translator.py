@@ -168,10 +168,8 @@ class Translator:
             raise ValueError(f"{len(numbers)} numbers for {len(texts)} sentences; give one for each")
         for number, text in zip(numbers, texts, strict=True):
             if not isinstance(text, str):
-                kind = f"is of type {type(text).__name__}, not text; `translate` takes a list of sentences"
-                raise ValueError(f"line {number} {kind}")
-        visible = (i for i, text in enumerate(texts) if normalize(text))
-        sources = {i: self.encode(texts[i], f"line {numbers[i]}") for i in visible}
+                raise ValueError(f"line {number} is a {type(text).__name__}, not text; give a list of texts")
+        sources = {i: self.encode(x, f"line {numbers[i]}") for i, x in enumerate(texts) if normalize(x)}
         limits = {i: self.limits.longest(len(source)) for i, source in sources.items()}
         prefix_tokens = self.tgt_tokenizer.encode(normalize(prefix))
         engine = None if prefix_tokens else self.ctranslate2
